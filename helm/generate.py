@@ -20,6 +20,11 @@ CHART = HELM / "eventconsumer"
 KUSTOMIZE = HELM.parent / "kustomize"
 SCOPES = {"base": "Namespaced", "base-cluster": "Cluster"}
 NAMESPACE = "eventconsumer-system"
+# The served namespace, and the folder of its Roles and service accounts: Kustomize sets one namespace in each folder.
+SERVED_NAMESPACE, SERVED = "event-consumers", "served"
+IMAGES = ("operator", "processor", "spark")
+# A placeholder that no resolver finds (RFC 2606): each overlay names its own registry.
+REGISTRY = "registry.invalid"
 _KEY = re.compile(r"^(?P<indent> *)(?P<key>[A-Za-z]\w*):")
 
 
@@ -72,37 +77,56 @@ def readme() -> str:
     return head + "\n## Values\n\n| value | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
 
 
-def base(helm: Path | str, scope: str) -> dict[str, str]:
-    """Files of a Kustomize base, by name: the chart rendered with its defaults, without Helm's own labels.
+def bases(helm: Path | str) -> dict[str, str]:
+    """Files of the Kustomize bases, by path below `kustomize`."""
+    files: dict[str, str] = {}
+    for folder, scope in SCOPES.items():
+        groups: dict[str, dict[str, list[dict[str, Any]]]] = {folder: {"crd.yaml": [], "operator.yaml": []}}
+        for item in documents(helm, scope):
+            if item["metadata"].get("namespace") == SERVED_NAMESPACE:
+                groups.setdefault(SERVED, {}).setdefault("namespace.yaml", []).append(item)
+            elif item["kind"] == "CustomResourceDefinition":
+                groups[folder]["crd.yaml"].append(item)
+            else:
+                groups[folder]["operator.yaml"].append(item)
+        for place, content in groups.items():
+            for name, items in content.items():
+                files[f"{place}/{name}"] = yaml.safe_dump_all(items, sort_keys=False, width=120)
+            files[f"{place}/kustomization.yaml"] = yaml.safe_dump(
+                {
+                    "apiVersion": "kustomize.config.k8s.io/v1beta1",
+                    "kind": "Kustomization",
+                    "namespace": SERVED_NAMESPACE if place == SERVED else NAMESPACE,
+                    "resources": list(content),
+                },
+                sort_keys=False,
+            )
+    return {path: f"# Made from the chart by helm/generate.py.\n{text}" for path, text in files.items()}
+
+
+def documents(helm: Path | str, scope: str) -> list[dict[str, Any]]:
+    """Objects of the chart with its defaults and placeholders for images, without Helm's own labels.
 
     Args:
         helm: The helm program.
         scope: Of the chart: Namespaced or Cluster.
     """
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    # No annotation of Helm, and no generated key, which would be committed to Git. No admission policy: it repeats the
+    # settings, which overlays change in the operator's arguments only.
+    values = {"crds.keep": "false", "fleetKey.create": "false", "admissionPolicy.enabled": "false", "scope": scope}
+    values |= {f"image.{name}": f"{REGISTRY}/eventconsumer/{name}:{version}" for name in IMAGES}
+    if scope == "Namespaced":
+        values["watchNamespaces"] = f"{{{SERVED_NAMESPACE}}}"
+    given = ",".join(f"{name}={value}" for name, value in values.items())
     rendered = subprocess.run(
         [
             helm, "template", "eventconsumer", CHART, "--namespace", NAMESPACE, "--kube-version", "1.35.0",
-            # No annotation of Helm, and no generated key, which would be committed to Git.
-            *("--set", f"crds.keep=false,fleetKey.create=false,scope={scope}"),
+            "--set", given,
         ],
         check=True, capture_output=True, text=True,
     ).stdout  # fmt: skip
-    documents = [_without_helm(document) for document in yaml.safe_load_all(rendered) if document]
-    groups = {
-        "crd.yaml": [item for item in documents if item["kind"] == "CustomResourceDefinition"],
-        "operator.yaml": [item for item in documents if item["kind"] != "CustomResourceDefinition"],
-    }
-    files = {name: yaml.safe_dump_all(group, sort_keys=False, width=120) for name, group in groups.items()}
-    files["kustomization.yaml"] = yaml.safe_dump(
-        {
-            "apiVersion": "kustomize.config.k8s.io/v1beta1",
-            "kind": "Kustomization",
-            "namespace": NAMESPACE,
-            "resources": list(groups),
-        },
-        sort_keys=False,
-    )
-    return {name: f"# Made from the chart by helm/generate.py.\n{text}" for name, text in files.items()}
+    return [_without_helm(document) for document in yaml.safe_load_all(rendered) if document]
 
 
 def _without_helm(document: dict[str, Any]) -> dict[str, Any]:
@@ -131,10 +155,9 @@ def find_helm() -> Path | str:
 def main() -> None:
     """Write all files."""
     (CHART / "README.md").write_text(readme())
-    for folder, scope in SCOPES.items():
-        (KUSTOMIZE / folder).mkdir(parents=True, exist_ok=True)
-        for name, text in base(find_helm(), scope).items():
-            (KUSTOMIZE / folder / name).write_text(text)
+    for path, text in bases(find_helm()).items():
+        (KUSTOMIZE / path).parent.mkdir(parents=True, exist_ok=True)
+        (KUSTOMIZE / path).write_text(text)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ the [resource](eventconsumer.md). With Helm, set the [chart's values](chart.md);
 |---|---|---|---|
 """
 ENVIRONMENT = f"""
-`POD_NAMESPACE` in its environment is its namespace; without it, the namespace of its service account.
+`POD_NAMESPACE` in its environment is its own namespace; without it, the namespace of its service account.
 
 ## Hosts
 
@@ -86,7 +86,7 @@ def values() -> dict[str, str]:
 
 def _value(expression: str, scopes: Sequence[tuple[str, str]]) -> str:
     """The value of the chart in an expression of a template; empty for none."""
-    name = re.search(r"\.(Values\.)?([a-z][\w.]*)", expression)
+    name = re.search(r"(?<!\w)\.(Values\.)?([a-z][\w.]*)", expression)
     around = next((f"{value}." for opened, value in reversed(scopes) if opened == "with"), "")
     return "" if name is None else name[2] if name[1] else around + name[2]
 

@@ -24,6 +24,7 @@ from kubernetes.aio import client, config
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER
 from tests.support.apiserver import ApiServerProcess, Request, find_binary
 from tests.support.azurite import free_port
+from tests.support.chart import VALUES_FILE
 
 ROOT = Path(__file__).parents[2]
 USER = "system:serviceaccount:operator-system:eventconsumer-operator"
@@ -77,7 +78,7 @@ def api_server(source: Path) -> Iterator[ApiServerProcess]:
             rendered = subprocess.run(
                 [
                     find_binary("helm"), "template", "eventconsumer", source / "helm/eventconsumer",
-                    "--namespace", "operator-system", "--kube-version", "1.35.0",
+                    "--namespace", "operator-system", "--kube-version", "1.35.0", "-f", VALUES_FILE,
                     "--set", "watchNamespaces={" + NAMESPACE + "},crds.enabled=false",
                 ],
                 capture_output=True, check=True,

@@ -34,7 +34,7 @@ def served(demo: Demo) -> Iterator[Demo]:
         demo.cluster.ensure_namespace(namespace)
     upgrade(demo, "--set", f"watchNamespaces={{{NAMESPACE},{OLD},{NEW}}}")
     yield demo
-    upgrade(demo, "--set-json", "watchNamespaces=[]")
+    upgrade(demo, "--set", f"watchNamespaces={{{NAMESPACE}}}")
     demo.cluster.run("kubectl", "delete", "namespace", OLD, NEW, "--ignore-not-found")
 
 

@@ -68,10 +68,13 @@ class Release:
 
     def install(self, cluster: Cluster) -> None:
         """Install or upgrade as in docs/upgrade.md."""
-        images = [word for name, image in self.images.items() for word in ("--set-string", f"image.{name}={image}")]
+        # The chart requires an image of Spark; these consumers run no batches, so it is never pulled.
+        given = self.images | {"spark": "localhost/eventconsumer/spark:unused"}
+        images = [word for name, image in given.items() for word in ("--set-string", f"image.{name}={image}")]
         cluster.helm(
             "upgrade", "--install", run.RELEASE, str(self.root / "helm/eventconsumer"), "--reset-then-reuse-values",
-            *images, "--set", "allowInsecureEndpoints=true", "--wait", "--timeout", "300s", timeout=330,
+            *images, "--set", f"allowInsecureEndpoints=true,watchNamespaces={{{NAMESPACE}}}",
+            "--wait", "--timeout", "300s", timeout=330,
         )  # fmt: skip
 
 

@@ -25,8 +25,13 @@ class Settings:
         spark_launchers: Allowed values of spec.spark.launcher besides Native.
         handler_image_prefixes: Allowed prefixes of spec.processing.image; empty: no images of users.
         spark_image_prefixes: Allowed prefixes of spec.spark.application.image; empty: no images of users.
+        secret_name_prefixes: Allowed prefixes of the names of Secrets; empty: all names.
+        reserved_secrets: Names of Secrets of the operator's own installation, which no spec may name.
         pod_metadata_prefixes: Allowed keys of spec.pods.labels and .annotations: all keys of a domain for a prefix that
             ends with a slash, else exactly that key; empty: none.
+        node_label_prefixes: Allowed labels of nodes in spec.pods.nodeSelector and .affinity, in the same form; empty:
+            none.
+        taint_prefixes: Allowed keys of spec.pods.tolerations, in the same form; empty: none.
         priority_classes: Allowed values of spec.pods.priorityClassName; empty: none.
         hub_suffixes: Allowed suffixes of namespaces of Event Hubs: a host is <namespace>.<suffix>.
         storage_suffixes: Allowed suffixes of storage accounts: a host is <account>.blob.<suffix>, or has dfs for blob.
@@ -51,7 +56,11 @@ class Settings:
     spark_launchers: tuple[Launcher, ...] = ()
     handler_image_prefixes: tuple[str, ...] = ()
     spark_image_prefixes: tuple[str, ...] = ()
+    secret_name_prefixes: tuple[str, ...] = ()
+    reserved_secrets: tuple[str, ...] = ()
     pod_metadata_prefixes: tuple[str, ...] = ()
+    node_label_prefixes: tuple[str, ...] = ()
+    taint_prefixes: tuple[str, ...] = ()
     priority_classes: tuple[str, ...] = ()
     hub_suffixes: tuple[str, ...] = AZURE_HUB_SUFFIXES
     storage_suffixes: tuple[str, ...] = AZURE_STORAGE_SUFFIXES
@@ -75,12 +84,17 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
 
     Args:
         argv: Arguments without the program's name.
-        environment: POD_NAMESPACE is the namespace to serve without --namespace.
+        environment: POD_NAMESPACE is the namespace of this operator.
     """
     parser = argparse.ArgumentParser(
         prog="eventconsumer-operator", description="Reconciles EventConsumer resources into hosts and Spark jobs."
     )
-    parser.add_argument("--namespace", action="append", default=[], help="namespace to serve; may be repeated")
+    parser.add_argument(
+        "--namespace",
+        action="append",
+        default=[],
+        help="namespace to serve; may be repeated; required without --all-namespaces",
+    )
     parser.add_argument("--all-namespaces", action="store_true", help="serve every namespace (needs a ClusterRole)")
     parser.add_argument(
         "--host-service-account",
@@ -130,13 +144,13 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
     parser.add_argument("--log-level", default=Settings.log_level, choices=levels, help="level of the log")
     given = parser.parse_args(argv)
     own = _own_namespace(environment)
-    namespaces = ("",) if given.all_namespaces else tuple(dict.fromkeys(given.namespace)) or own
+    namespaces = ("",) if given.all_namespaces else tuple(dict.fromkeys(given.namespace))
     if given.all_namespaces and given.namespace:
         parser.error("give --namespace or --all-namespaces, not both")
     if given.leader_elect and not own:
         parser.error("--leader-elect needs a Lease in this operator's namespace: set POD_NAMESPACE")
     if not namespaces:
-        parser.error("no namespace to serve: give --namespace, or set POD_NAMESPACE")
+        parser.error("no namespace to serve: give --namespace, or --all-namespaces")
     if given.network_policies and not own:
         parser.error("--network-policies lets this operator's namespace talk to hosts: set POD_NAMESPACE")
     return Settings(
@@ -146,7 +160,11 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         spark_launchers=tuple(Launcher(name) for name in dict.fromkeys(given.spark_launcher)),
         handler_image_prefixes=tuple(given.handler_image_prefix),
         spark_image_prefixes=tuple(given.spark_image_prefix),
+        secret_name_prefixes=tuple(given.secret_name_prefix),
+        reserved_secrets=tuple(given.reserved_secret),
         pod_metadata_prefixes=tuple(given.pod_metadata_prefix),
+        node_label_prefixes=tuple(given.node_label_prefix),
+        taint_prefixes=tuple(given.taint_prefix),
         priority_classes=tuple(given.priority_class),
         hub_suffixes=tuple(given.hub_suffix) or AZURE_HUB_SUFFIXES,
         storage_suffixes=tuple(given.storage_suffix) or AZURE_STORAGE_SUFFIXES,
@@ -169,11 +187,35 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
 def _add_limits(parser: argparse.ArgumentParser) -> None:
     """Flags that limit what users may set in their resources, and which namespaces may connect to hosts."""
     parser.add_argument(
+        "--secret-name-prefix",
+        action="append",
+        default=[],
+        help="allowed prefix of the names of Secrets in a spec; may be repeated; default: all names",
+    )
+    parser.add_argument(
+        "--reserved-secret",
+        action="append",
+        default=[],
+        help="Secret of this installation that no spec may name, such as that of --fleet-key-file; may be repeated",
+    )
+    parser.add_argument(
         "--pod-metadata-prefix",
         action="append",
         default=[],
         type=_metadata_prefix,
         help="allowed key of spec.pods.labels and .annotations, or domain/ for all its keys; may be repeated",
+    )
+    parser.add_argument(
+        "--node-label-prefix",
+        action="append",
+        default=[],
+        help="allowed label in spec.pods.nodeSelector and .affinity, or domain/ for all its keys; may be repeated",
+    )
+    parser.add_argument(
+        "--taint-prefix",
+        action="append",
+        default=[],
+        help="allowed key of spec.pods.tolerations, or domain/ for all its keys; may be repeated",
     )
     parser.add_argument(
         "--priority-class",

@@ -9,6 +9,7 @@ import yaml
 
 from tests.contract.operator.conftest import ROOT, Cluster
 from tests.support.apiserver import ApiServerProcess, find_binary
+from tests.support.chart import SERVED, VALUES_FILE
 from tests.support.waiting import HANG_SECONDS
 
 ROLES = {
@@ -49,7 +50,10 @@ def _wait_for_rights(cluster: Cluster) -> None:
 
 def _user_roles() -> str:
     rendered = subprocess.run(
-        [find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer", "--kube-version", "1.35.0"],
+        [
+            find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
+            "--kube-version", "1.35.0", "-f", VALUES_FILE, *SERVED,
+        ],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     names = {"eventconsumer-viewer", "eventconsumer-editor"}

@@ -19,6 +19,7 @@ from kubernetes.aio import client, config
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.kube.api import KubernetesApi
 from tests.support.apiserver import ApiServerProcess, find_binary
+from tests.support.chart import VALUES_FILE
 from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[3]
@@ -66,7 +67,8 @@ class Cluster:
     def install_chart(self, namespace: str, values: str = "") -> None:
         """Apply what the chart renders for one served namespace, or for all; `values` as helm's --set takes them."""
         served = [] if "scope=Cluster" in values else ["watchNamespaces={served-namespace}"]
-        text = rendered_chart(",".join([*served, *([values] if values else [])]))
+        # One policy of this name exists in the API server, for the namespace of the last call.
+        text = rendered_chart(",".join([*served, "admissionPolicy.enabled=false", *([values] if values else [])]))
         manifests = text.replace("served-namespace", namespace)
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests)
 
@@ -96,7 +98,7 @@ def rendered_chart(values: str) -> str:
     return subprocess.run(
         [
             find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
-            "--namespace", "operator-system", "--kube-version", "1.35.0", "--set", values,
+            "--namespace", "operator-system", "--kube-version", "1.35.0", "-f", VALUES_FILE, "--set", values,
         ],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip

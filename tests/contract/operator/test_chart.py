@@ -12,8 +12,10 @@ import yaml
 
 from tests.contract.operator.conftest import Cluster
 from tests.support.apiserver import find_binary
+from tests.support.chart import SERVED, VALUES_FILE
 
 CHART = Path(__file__).parents[3] / "helm/eventconsumer"
+REQUIRED = ("-f", str(VALUES_FILE), *SERVED)
 
 
 @functools.cache
@@ -23,7 +25,8 @@ def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @functools.cache
 def _documents(*settings: str) -> list[dict[str, Any]]:
-    result = helm("template", "release", str(CHART), "-n", "home", "--kube-version", "1.35.0", *settings)
+    required = REQUIRED if not any("Cluster" in setting for setting in settings) else ("-f", str(VALUES_FILE))
+    result = helm("template", "release", str(CHART), "-n", "home", "--kube-version", "1.35.0", *required, *settings)
     assert result.returncode == 0, result.stderr
     return [document for document in yaml.load_all(result.stdout, yaml.CSafeLoader) if document]
 
@@ -41,7 +44,7 @@ def test_lint_also_with_all_options_at_once() -> None:
     parts = ("service", "serviceMonitor", "podMonitor", "rules", "dashboard")
     options = [f"metrics.{part}.enabled=true" for part in parts] + ["statusPage.enabled=true"]
     for settings in ([], [part for option in options for part in ("--set", option)]):
-        result = helm("lint", "--strict", str(CHART), *settings)
+        result = helm("lint", "--strict", str(CHART), *REQUIRED, *settings)
         assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -54,7 +57,6 @@ def test_lint_also_with_all_options_at_once() -> None:
         ("storageSuffixes={*.Blob.core.windows.net}", "write the part after blob. or dfs."),
         ("watchNamespaces={Not_A_Name}", "watchNamespaces"),
         ("logLevel=LOUD", "logLevel"),
-        ("image.operator=", "image"),
         ("scope=Cluster,watchNamespaces={a}", "watchNamespaces"),
         ("replicaCount=0", "replicaCount"),
         ("fleetKey.existingSecret=Not_A_Name", "existingSecret"),
@@ -63,9 +65,31 @@ def test_lint_also_with_all_options_at_once() -> None:
     ],
 )
 def test_wrong_values_are_refused_by_name(setting: str, named: str) -> None:
-    result = helm("template", "release", str(CHART), "--kube-version", "1.35.0", "--set", setting)
+    result = helm("template", "release", str(CHART), "--kube-version", "1.35.0", *REQUIRED, "--set", setting)
     assert result.returncode != 0
     assert named in result.stderr
+
+
+@pytest.mark.parametrize("image", ["operator", "processor", "spark"])
+def test_an_image_has_no_default_and_names_its_registry(image: str) -> None:
+    default = yaml.safe_load((CHART / "values.yaml").read_text())["image"][image]
+
+    def refusal(reference: str) -> str:
+        chosen = ("--set-string", f"image.{image}={reference}")
+        result = helm("template", "release", str(CHART), "-n", "home", "--kube-version", "1.35.0", *REQUIRED, *chosen)
+        return result.stderr if result.returncode else ""
+
+    assert f"image.{image} is not set" in refusal(default)
+    assert f"image.{image}=<registry>/{image}@sha256:<digest>" in refusal(default)
+    # Container runtimes take such names from docker.io.
+    for unnamed in (f"{image}:1", f"eventconsumer/{image}:1", f"eventconsumer/{image}@sha256:{'0' * 64}"):
+        assert f"image.{image}: {unnamed} names no registry" in refusal(unnamed)
+    for named in (
+        f"registry.example.com/{image}:1",
+        f"localhost/{image}:1",
+        f"registry:5000/{image}@sha256:{'0' * 64}",
+    ):
+        assert refusal(named) == ""
 
 
 def test_each_served_namespace_gets_roles_and_accounts_and_nothing_is_cluster_wide() -> None:
@@ -84,9 +108,32 @@ def test_each_served_namespace_gets_roles_and_accounts_and_nothing_is_cluster_wi
     assert places("ClusterRole") == [("", f"eventconsumer-{name}") for name in ("editor", "tools", "viewer")]
 
 
+def test_the_served_namespaces_have_no_default() -> None:
+    none = ("--set-json", "watchNamespaces=[]")
+    refused = helm("template", "release", str(CHART), "-n", "home", "--kube-version", "1.35.0", *REQUIRED, *none)
+    assert refused.returncode != 0
+    assert "watchNamespaces is empty: name the namespaces" in refused.stderr
+    assert "Do not name home, the operator's own namespace" in refused.stderr
+    assert render("--set", "scope=Cluster")
+
+
+def test_the_notes_warn_of_its_own_namespace_and_of_images_without_digest(cluster: Cluster) -> None:
+    def notes(*settings: str) -> str:
+        access = ("--kubeconfig", str(cluster.server.kubeconfig()), "--dry-run=server", "--set", "crds.enabled=false")
+        result = helm("install", "release", str(CHART), "-n", "home", *access, *REQUIRED, *settings)
+        assert result.returncode == 0, result.stderr
+        return result.stdout.partition("NOTES:")[2]
+
+    pinned = ",".join(f"image.{name}=localhost/{name}@sha256:{'0' * 64}" for name in ("operator", "processor", "spark"))
+    own = "watchNamespaces names home, the operator's own namespace"
+    assert "WARNING" not in notes("--set", pinned)
+    assert own in notes("--set", f"{pinned},watchNamespaces={{home,shop}}")
+    assert "image.spark has no digest" in notes()
+
+
 def test_no_role_reaches_secrets_or_wildcards() -> None:
     roles = of_kind(render(), "Role")
-    assert [role["metadata"]["namespace"] for role in roles] == ["home", "home"]  # no namespace is named: its own
+    assert [role["metadata"]["namespace"] for role in roles] == ["shop", "shop"]
     for role in roles:
         for rule in role["rules"]:
             assert not {"*", "secrets", "serviceaccounts/token", "pods/exec", "roles", "nodes"} & set(rule["resources"])
@@ -111,6 +158,7 @@ def test_the_operators_pod_is_admitted_where_pods_are_restricted(cluster: Cluste
 
 def test_the_api_server_accepts_everything(cluster: Cluster) -> None:
     documents = [item for item in render() if item["kind"] != "CustomResourceDefinition"]
-    namespace = cluster.namespace()
-    text = yaml.safe_dump_all(documents).replace("namespace: home", f"namespace: {namespace}")
+    text = yaml.safe_dump_all(documents)
+    for name in ("home", "shop"):
+        text = text.replace(f"namespace: {name}", f"namespace: {cluster.namespace()}")
     cluster.kubectl("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=text)

@@ -22,9 +22,11 @@ from eventconsumer_operator.settings import Settings, parse_settings
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.test_chart import CHART, of_kind, render
 from tests.support.apiserver import find_binary
+from tests.support.chart import VALUES_FILE
 
 ROOT = CHART.parents[1]
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+REQUIRED: dict[str, Any] = yaml.safe_load(VALUES_FILE.read_text())
 
 
 def generator() -> ModuleType:
@@ -67,8 +69,8 @@ def settings_of(*settings: str) -> Settings:
 def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
     default = settings_of()
     given = settings_of(
-        'image.processor="host:2"',
-        'image.spark="spark:2"',
+        'image.processor="registry.example.com/host:2"',
+        'image.spark="registry.example.com/spark:2"',
         'watchNamespaces=["a","b"]',
         "resyncSeconds=33",
         'logLevel="DEBUG"',
@@ -76,7 +78,12 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
         'sparkImagePrefixes=["three/"]',
         'sparkLaunchers=["Kubeflow","Apache"]',
         "allowInsecureEndpoints=true",
+        'secretNamePrefixes=["eventconsumer-"]',
+        'fleetKey.existingSecret="mine"',
+        'imagePullSecrets=[{"name":"registry"}]',
         'podMetadataPrefixes=["shop.example/"]',
+        'nodeLabelPrefixes=["agentpool","shop.example/"]',
+        'taintPrefixes=["spot"]',
         'priorityClasses=["high"]',
         'hubSuffixes=["hubs.example.com"]',
         'storageSuffixes=["example.com"]',
@@ -84,9 +91,11 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
         'networkPolicies.metricsNamespaces=["monitoring"]',
     )
     expected: dict[str, tuple[Any, Any]] = {
-        "namespaces": (("home",), ("a", "b")),
-        "processor_image": (VALUES["image"]["processor"], "host:2"),
-        "spark_image": (VALUES["image"]["spark"], "spark:2"),
+        "namespaces": (("shop",), ("a", "b")),
+        "secret_name_prefixes": ((), ("eventconsumer-",)),
+        "reserved_secrets": (("eventconsumer-fleet-key",), ("mine", "registry")),
+        "processor_image": (REQUIRED["image"]["processor"], "registry.example.com/host:2"),
+        "spark_image": (REQUIRED["image"]["spark"], "registry.example.com/spark:2"),
         "resync_seconds": (VALUES["resyncSeconds"], 33),
         "log_level": ("INFO", "DEBUG"),
         "handler_image_prefixes": ((), ("one/", "two/")),
@@ -94,6 +103,8 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
         "spark_launchers": ((), ("Kubeflow", "Apache")),
         "allow_insecure_endpoints": (False, True),
         "pod_metadata_prefixes": ((), ("shop.example/",)),
+        "node_label_prefixes": ((), ("agentpool", "shop.example/")),
+        "taint_prefixes": ((), ("spot",)),
         "priority_classes": ((), ("high",)),
         "hub_suffixes": (AZURE_HUB_SUFFIXES, ("hubs.example.com",)),
         "storage_suffixes": (AZURE_STORAGE_SUFFIXES, ("example.com",)),
@@ -117,10 +128,10 @@ def test_the_operators_pod() -> None:
     limits = {"requests": {"cpu": "2"}, "limits": {"memory": "1Gi"}}
     given = [f"{name}={json.dumps(value)}" for name, value in (placed | {"resources": limits}).items()]
     assert not placed.keys() & pod()["spec"].keys()
-    made = pod(*given, 'image.operator="operator:2"', 'image.pullPolicy="Always"')["spec"]
+    made = pod(*given, 'image.operator="registry.example.com/operator:2"', 'image.pullPolicy="Always"')["spec"]
     assert {name: made[name] for name in placed} == placed
     (container,) = made["containers"]
-    assert (container["image"], container["imagePullPolicy"]) == ("operator:2", "Always")
+    assert (container["image"], container["imagePullPolicy"]) == ("registry.example.com/operator:2", "Always")
     assert container["resources"]["limits"]["memory"] == "1Gi"
 
 
@@ -263,7 +274,7 @@ def test_the_status_page_is_off_by_default_and_only_a_port_forward_reaches_it() 
 def test_pod_monitor_looks_where_hosts_are() -> None:
     on = "metrics.podMonitor.enabled=true"
     default = one("PodMonitor", "eventconsumer-hosts", on)["spec"]
-    assert default["namespaceSelector"] == {"matchNames": ["home"]}
+    assert default["namespaceSelector"] == {"matchNames": ["shop"]}
     labels = child_labels(Key("shop", "orders"), COMPONENT_HOST)
     assert default["selector"]["matchLabels"].items() <= labels.items()
     (choice,) = default["selector"]["matchExpressions"]
@@ -330,9 +341,8 @@ def test_every_value_is_in_the_schema_and_every_property_of_the_schema_is_a_valu
 def test_generated_files_equal_the_rendered_chart() -> None:
     generate = generator()
     assert (CHART / "README.md").read_text() == generate.readme(), "run helm/generate.py"
-    for folder, scope in generate.SCOPES.items():
-        for name, text in generate.base(find_binary("helm"), scope).items():
-            assert (ROOT / "kustomize" / folder / name).read_text() == text, f"{name} drifted: run helm/generate.py"
+    for path, text in generate.bases(find_binary("helm")).items():
+        assert (ROOT / "kustomize" / path).read_text() == text, f"{path} drifted: run helm/generate.py"
 
 
 def test_every_value_is_described() -> None:
@@ -362,6 +372,12 @@ def test_overlays_build_and_the_api_server_accepts_them(overlay: str, cluster: C
     ]
     assert subject["namespace"] == namespace
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert parse_settings(arguments, {"POD_NAMESPACE": namespace}).processor_image.startswith("registry.example.com/")
-    cluster.kubectl("create", "namespace", namespace)
+    settings = parse_settings(arguments, {"POD_NAMESPACE": namespace})
+    assert settings.processor_image.startswith("registry.example.com/")
+    assert namespace not in settings.namespaces, "a driver in its namespace could create pods with its account"
+    roles = {each["metadata"]["namespace"] for each in of_kind(documents, "Role")}
+    assert roles == set(settings.namespaces) - {""}
+    for place in {namespace, *roles}:
+        labels = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}
+        cluster.kubectl("apply", "-f", "-", stdin=json.dumps(labels))
     cluster.kubectl("apply", "--dry-run=server", "--server-side", "--force-conflicts", "-f", "-", stdin=built)

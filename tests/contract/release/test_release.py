@@ -376,6 +376,12 @@ def test_another_version_is_refused(clone: Path, version: str, told: str) -> Non
     assert released(clone) == before
 
 
+def test_a_registry_without_digests_is_refused(clone: Path) -> None:
+    done = release(clone, REGISTRY="registry.example.com/team")
+    assert done.returncode == 1
+    assert "only built images have one" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_a_working_copy_with_changes_or_a_changelog_without_the_version_is_refused(second: Path) -> None:
     (second / "new.txt").touch()
     changed = release(second)

@@ -61,12 +61,13 @@ class GitOps:
 
 
 def operator() -> list[dict[str, Any]]:
-    """The Kustomize base with the images of this build, as a user's pipeline renders it."""
-    base = {path.name: path.read_text() for path in (ROOT / "kustomize/base").iterdir()}
-    documents = [item for name in ("crd.yaml", "operator.yaml") for item in yaml.safe_load_all(base[name])]
+    """The Kustomize bases with the images of this build and in one namespace, as a user's pipeline renders them."""
+    files = ("base/crd.yaml", "base/operator.yaml", "served/namespace.yaml")
+    documents = [item for name in files for item in yaml.safe_load_all((ROOT / "kustomize" / name).read_text())]
     text = json.dumps(documents).replace('"eventconsumer-system"', f'"{NAMESPACE}"')
+    text = text.replace('"event-consumers"', f'"{NAMESPACE}"').replace("=event-consumers", f"={NAMESPACE}")
     for name in ("operator", "processor", "spark"):
-        text = text.replace(f"eventconsumer/{name}:0.1.0", image(name))
+        text = text.replace(f"registry.invalid/eventconsumer/{name}:0.1.0", image(name))
     rendered: list[dict[str, Any]] = json.loads(text)
     for document in rendered:
         if document["kind"] == "Deployment":

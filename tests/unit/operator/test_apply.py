@@ -62,13 +62,13 @@ async def test_a_long_text_is_compared_without_being_held(api: FakeKubernetes) -
 
 
 async def test_a_field_that_is_no_longer_wanted_goes(api: FakeKubernetes) -> None:
-    api.put(event_consumer("orders", spec_with("pods.resources", {"limits": {"memory": "1Gi"}})))
+    api.put(event_consumer("orders", spec_with("pods.resources", {"limits": {"memory": "1Gi", "cpu": "1"}})))
     await once(api)
-    api.put(event_consumer("orders", spec_with("pods.resources", {"requests": {"memory": "1Gi"}})))
+    api.put(event_consumer("orders", spec_with("pods.resources", {"requests": {"memory": "1Gi", "cpu": "1"}})))
     outcome = await once(api)
     assert outcome.changes == ("statefulset/orders-host corrected: the operator no longer sets some fields",)
     container = api.peek(STATEFUL_SET, "shop", "orders-host")["spec"]["template"]["spec"]["containers"][0]
-    assert "limits" not in container["resources"]
+    assert "cpu" not in container["resources"]["limits"]
 
 
 async def test_what_others_add_stays(api: FakeKubernetes) -> None:

@@ -32,15 +32,17 @@ def test_all_namespaces_are_one_scope_and_exclude_single_ones(capsys: pytest.Cap
 
 
 def test_the_lead_needs_a_namespace_for_its_lease(capsys: pytest.CaptureFixture[str]) -> None:
-    given = parse_settings([*IMAGES, "--leader-elect"], {"POD_NAMESPACE": "mine"})
+    given = parse_settings([*IMAGES, "--leader-elect", "--namespace", "a"], {"POD_NAMESPACE": "mine"})
     assert given.leader_elect and given.operator_namespace == "mine"
     with pytest.raises(SystemExit):
         parse_settings([*IMAGES, "--leader-elect", "--namespace", "a"], {})
     assert "POD_NAMESPACE" in capsys.readouterr().err
 
 
-def test_without_namespaces_it_serves_its_own() -> None:
-    assert parse_settings(IMAGES, {"POD_NAMESPACE": "mine"}).namespaces == ("mine",)
+def test_no_namespace_is_served_by_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_settings(IMAGES, {"POD_NAMESPACE": "mine"})
+    assert "no namespace to serve: give --namespace, or --all-namespaces" in capsys.readouterr().err
 
 
 def test_what_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:

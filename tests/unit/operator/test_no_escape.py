@@ -20,12 +20,15 @@ ADMINISTRATOR = replace(
     handler_image_prefixes=("registry.example/shop/",),
     spark_image_prefixes=("registry.example/spark/",),
     pod_metadata_prefixes=("shop.example/", "team"),
+    node_label_prefixes=("shop.example/", "pool"),
+    taint_prefixes=("shop.example/", "pool"),
     priority_classes=("drain",),
     allow_insecure_endpoints=True,  # else few of the generated hosts get as far as a plan
     network_policies=True,
     operator_namespace="operators",
 )
 KEYS = st.sampled_from(["shop.example/a", "shop.example/b", "team", "team", "app.kubernetes.io/name", "other"])
+PLACES = st.sampled_from([*["shop.example/pool", "pool"] * 4, "node-role.kubernetes.io/control-plane"])
 NAMES = st.from_regex(r"[-._a-zA-Z0-9]{1,20}", fullmatch=True)
 SIGN_IN = st.one_of(  # exactly one, as a rule of the CRD says; few generated ones would be
     st.builds(lambda name, key: {"connectionStringSecretRef": {"name": name, "key": key}}, NAMES, NAMES),
@@ -47,6 +50,11 @@ ANY = specs(
         "spec.spark.application.image": st.sampled_from(["registry.example/spark/mine:1", "evil.example/x", "spark:1"]),
         "spec.spark.application.conf{}": CONF_NAMES,
         "spec.pods.priorityClassName": st.sampled_from(["drain", "drain", "system-node-critical"]),
+        "spec.pods.nodeSelector{}": PLACES,
+        "spec.pods.tolerations[].key": PLACES,
+        "spec.processing.bufferBytes": st.integers(2**24, 2**28),
+        "spec.pods.resources.requests.*": st.sampled_from(["100m", "1", "64Mi"]),
+        "spec.pods.resources.limits.*": st.sampled_from(["2Gi", 10**9]),
         "spec.pods.labels{}": KEYS,
         "spec.pods.annotations{}": KEYS,
         "spec.pods.resources.requests{}": st.sampled_from(["cpu", "memory", "ephemeral-storage"]),
@@ -109,9 +117,14 @@ def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
         "seccompProfile": {"type": "RuntimeDefault"},
     }  # fmt: skip
     assert pod.get("priorityClassName", "drain") == "drain"
+    assert all(is_place(key) for key in pod.get("nodeSelector", {}))
+    assert all(is_place(toleration["key"]) for toleration in pod.get("tolerations", []))
     for volume in pod["volumes"]:
         check_volume(volume, spec)
     (container,) = pod["containers"]
+    limits = container["resources"]["limits"]
+    assert {"memory", "ephemeral-storage"} <= limits.keys()
+    assert {"name": "tmp", "emptyDir": {"sizeLimit": limits["ephemeral-storage"]}} in pod["volumes"]
     assert container.keys() <= CONTAINER_FIELDS
     spark = component in SPARK_COMPONENTS
     allowed = {"spark:1", "registry.example/spark/mine:1"} if spark else {"host:1", "registry.example/shop/orders:1"}
@@ -130,6 +143,10 @@ def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
         assert mount["mountPath"].startswith(("/etc/eventconsumer", "/tmp", labels.SECRETS_DIR))
 
 
+def is_place(key: str) -> bool:
+    return key == "pool" or key.startswith("shop.example/")
+
+
 def own_keys(component: str) -> set[str]:
     return {*child_labels(KEY, component), labels.LABEL_BATCH, labels.LABEL_ATTEMPT, "azure.workload.identity/use"}
 
@@ -143,7 +160,7 @@ def check_volume(volume: dict[str, Any], spec: dict[str, Any]) -> None:
         assert (volume[kind]["secretName"], item["key"]) in secrets_named(spec)
         assert item["path"] == "connection-string"
     else:
-        assert volume == {"name": "tmp", "emptyDir": {}}
+        assert volume["name"] == "tmp" and volume["emptyDir"].keys() == {"sizeLimit"}
 
 
 def check_driver(container: dict[str, Any]) -> None:

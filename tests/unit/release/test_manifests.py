@@ -10,14 +10,13 @@ import yaml
 
 from eventconsumer_release import archive, manifests
 from eventconsumer_release.errors import ReleaseError
-from eventconsumer_release.versions import IMAGES, reference
+from eventconsumer_release.versions import IMAGES, PLACEHOLDER, reference
 
 ROOT = Path(__file__).parents[3]
 VERSION = str(yaml.safe_load((ROOT / "helm/eventconsumer/Chart.yaml").read_text())["version"])
 REGISTRY = "registry.example.com/team"
-DIGEST = f"@sha256:{'a1' * 32}"
-IN_REGISTRY = {image: reference(image, VERSION, REGISTRY) + DIGEST for image in IMAGES}
 TIME = 1_700_000_000
+PINNED = {image: f"{reference(image, VERSION, REGISTRY)}@sha256:{n:064x}" for n, image in enumerate(IMAGES)}
 
 
 def members(package: bytes) -> dict[str, tuple[tarfile.TarInfo, bytes]]:
@@ -43,35 +42,38 @@ def test_an_archive_does_not_depend_on_its_builder() -> None:
 
 
 def test_the_package_is_the_chart_with_the_release_s_images() -> None:
-    found = members(manifests.chart_package(ROOT, IN_REGISTRY, TIME))
+    found = members(manifests.chart_package(ROOT, PINNED, TIME))
     chart = ROOT / "helm/eventconsumer"
     assert set(found) == {f"eventconsumer/{path.relative_to(chart)}" for path in chart.rglob("*") if path.is_file()}
     values = yaml.safe_load(found["eventconsumer/values.yaml"][1])
     expected = yaml.safe_load((chart / "values.yaml").read_text())
-    expected["image"] |= IN_REGISTRY
-    assert values == expected
+    assert values == expected | {"image": expected["image"] | PINNED}
     assert found["eventconsumer/Chart.yaml"][1] == (chart / "Chart.yaml").read_bytes()
+    without = members(manifests.chart_package(ROOT, {}, TIME))
+    assert without["eventconsumer/values.yaml"][1] == (chart / "values.yaml").read_bytes()
 
 
-def test_install_has_the_namespace_first_and_the_base_with_images_of_the_registry() -> None:
+def test_install_has_the_namespaces_first_and_the_bases_with_images_of_the_registry() -> None:
     base = [
         document
-        for name in ("crd.yaml", "operator.yaml")
-        for document in yaml.load_all((ROOT / "kustomize/base" / name).read_text(), yaml.CSafeLoader)
+        for name in ("base/crd.yaml", "base/operator.yaml", "served/namespace.yaml")
+        for document in yaml.load_all((ROOT / "kustomize" / name).read_text(), yaml.CSafeLoader)
     ]
-    namespace, *documents = installed({image: reference(image, VERSION) for image in IMAGES})
-    assert namespace["kind"] == "Namespace"
+    own, served, *documents = installed({image: reference(image, VERSION, PLACEHOLDER) for image in IMAGES})
+    assert [own["kind"], served["kind"]] == ["Namespace", "Namespace"]
     assert documents == base
-    assert {each["metadata"].get("namespace") for each in base} - {None} == {namespace["metadata"]["name"]}
-    (deployment,) = [document for document in installed(IN_REGISTRY) if document["kind"] == "Deployment"]
+    assert {each["metadata"].get("namespace") for each in base} - {None} == {
+        own["metadata"]["name"],
+        served["metadata"]["name"],
+    }
+    (deployment,) = [document for document in installed(PINNED) if document["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == IN_REGISTRY["operator"]
+    assert f"--namespace={served['metadata']['name']}" in container["args"]
+    assert container["image"] == PINNED["operator"]
     for image in ("processor", "spark"):
-        assert f"--{image}-image={IN_REGISTRY[image]}" in container["args"]
+        assert f"--{image}-image={PINNED[image]}" in container["args"]
 
 
-def test_an_image_that_the_sources_do_not_name_is_refused() -> None:
-    with pytest.raises(ReleaseError, match=r"has no value image\.proxy"):
-        manifests.with_values("image:\n  operator: a\nother:\n  proxy: b\n", {"proxy": "c"})
-    with pytest.raises(ReleaseError, match=r"kustomize/base does not name eventconsumer/operator:99\.0\.0"):
-        manifests.install(ROOT, "99.0.0", {"operator": "c"})
+def test_an_image_without_a_place_in_the_chart_is_refused() -> None:
+    with pytest.raises(ReleaseError, match='has 0 lines `proxy: ""`'):
+        manifests.chart_package(ROOT, {"proxy": "registry.example.com/proxy@sha256:00"}, TIME)

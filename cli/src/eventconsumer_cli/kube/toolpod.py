@@ -20,8 +20,9 @@ APPLICATION = "eventconsumer"
 MANAGER = "kubectl-eventconsumer"
 CONTAINER = labels.COMPONENT_TOOL
 GRACE_SECONDS = 1  # it holds no state
-REQUESTS = {"cpu": "50m", "memory": "128Mi"}
-LIMITS = {"memory": "512Mi"}
+STORAGE = "1Gi"
+REQUESTS = {"cpu": "50m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
+LIMITS = {"memory": "512Mi", "ephemeral-storage": STORAGE}
 _NOT_FOR_TOOLS = (
     "ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle", "args", "command",
 )  # fmt: skip
@@ -120,7 +121,7 @@ def of_config(
             "enableServiceLinks": False,
             "securityContext": pod_security(),
             "containers": [container | _waiting(seconds)],
-            "volumes": [{"name": "tmp", "emptyDir": {}}, *volumes],
+            "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": STORAGE}}, *volumes],
         }
         | _ending(seconds),
     }

@@ -26,10 +26,13 @@ class Resources(Model):
         default={},
         max_length=3,
         description="Reserved resources, such as {cpu: 100m, memory: 256Mi}; absent: 50m CPU, 192Mi memory, "
-        "or the limit.",
+        "64Mi ephemeral storage, or the limit.",
     )
     limits: dict[ResourceName, Quantity] = Field(
-        default={}, max_length=3, description="Maximum resources of a host, such as {memory: 1Gi}; absent: no limit."
+        default={},
+        max_length=3,
+        description="Maximum resources of a host, such as {memory: 1Gi}; absent: 768Mi memory, 1Gi ephemeral storage "
+        "(its log and /tmp), and CPU without a limit.",
     )
 
 

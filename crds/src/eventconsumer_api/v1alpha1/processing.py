@@ -92,7 +92,8 @@ class Processing(Model):
         le=68_719_476_736,
         description="Maximum bytes of events that one host buffers in memory, over all partitions, including events "
         "received on the links. At the limit the largest buffer is written to a file early. A host needs "
-        "200 to 250 MiB of memory beyond this for the program and for files being written.",
+        "200 to 250 MiB of memory beyond this for the program and for files being written: both must fit in "
+        "pods.resources.limits.memory.",
     )
     source: SourceKind = Field(
         default=SourceKind.AMQP,

@@ -86,6 +86,9 @@ def install_operator(cluster: Cluster, images: dict[str, str]) -> None:
         RELEASE,
         chart,
         *settings,
+        # One namespace for everything: the demo's users are its administrators.
+        "--set",
+        f"watchNamespaces={{{cluster.namespace}}}",
         "--set",
         "allowInsecureEndpoints=true",
         "--set-string",

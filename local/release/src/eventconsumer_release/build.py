@@ -45,21 +45,28 @@ def release(
     Args:
         root: The repository.
         version: Version of the release; the sources must have the same.
-        registry: Registry of the release's images; written into the chart and install.yaml.
-        images: Builds the images, which needs root, minutes and 2 GB; None: no images, and the chart names them by tag.
+        registry: Registry of the release's images. The chart and install.yaml name them by digest. Empty: the chart has
+            no default images, and there is no install.yaml.
+        images: Builds the images, which needs root, minutes and 2 GB. Required with a registry.
         key: Signs the release; None: the release is not signed.
 
     Returns:
         The folder.
 
     Raises:
-        ReleaseError: The working copy has changes, or another version; or a signed release lacks images or registry.
+        ReleaseError: The working copy has changes, or another version; or a registry is given without images; or a signed
+            release lacks them.
         ClusterError: A program failed; its last lines are in the message.
     """
     if key and not (images and registry):
         raise ReleaseError(
             "A signed release names its images by registry and digest: set REGISTRY, such as "
             "registry.example.com/team, and do not set IMAGES=no."
+        )
+    if registry and not images:
+        raise ReleaseError(
+            "With REGISTRY the chart names images by digest, and only built images have one. Build them, or omit "
+            "REGISTRY: the chart then has no default images, and its users set them."
         )
     progress = Progress(STEPS + (images.steps() + 2 * len(versions.IMAGES) if images else 0) + bool(key))
     with progress.step(f"checking that the sources have version {version}"):
@@ -74,7 +81,7 @@ def release(
         source.export(root, commit, sources)
         with progress.step("wheels and source distributions"):
             wheels = _distributions(sources, commit, made)
-        references = {name: versions.reference(name, version, registry) for name in versions.IMAGES}
+        references = {name: versions.reference(name, version, registry or versions.LOCAL) for name in versions.IMAGES}
         built: list[_Built] = []
         if images:
             images.build(progress)
@@ -83,11 +90,12 @@ def release(
             for name, path in archives.items():
                 with progress.step(f"the bill of materials of {name}"):
                     built.append(_described(sources, name, path, references[name], commit))
-            references = {each.name: f"{each.reference}@{each.image.digest}" for each in built}
+        pinned = {each.name: f"{each.reference}@{each.image.digest}" for each in built} if registry else {}
         with progress.step("the chart, install.yaml and the changelog"):
-            package = manifests.chart_package(sources, references, commit.time)
+            package = manifests.chart_package(sources, pinned, commit.time)
             (made / f"eventconsumer-{version}.tgz").write_bytes(package)
-            (made / "install.yaml").write_text(manifests.install(sources, version, references))
+            if pinned:
+                (made / "install.yaml").write_text(manifests.install(sources, version, pinned))
             (made / "CHANGELOG.md").write_text(notes)
         with progress.step("the bill of materials"):
             (made / "sbom.cdx.json").write_text(materials.document(sources, version, commit, wheels))

@@ -6,18 +6,28 @@ from pathlib import Path
 
 from eventconsumer_release import archive
 from eventconsumer_release.errors import ReleaseError
-from eventconsumer_release.versions import reference
+from eventconsumer_release.versions import IMAGES, PLACEHOLDER, reference
 
 NAMESPACE = "eventconsumer-system"
+SERVED_NAMESPACE = "event-consumers"
+_MANIFESTS = ("base/crd.yaml", "base/operator.yaml", "served/namespace.yaml")
 CHART = "helm/eventconsumer"
 _HEAD = f"""\
-# EventConsumer {{version}}: the CRD, and the operator serving the namespace {NAMESPACE}. Apply it server-side:
+# EventConsumer {{version}}: the CRD, and the operator in {NAMESPACE}, which serves the namespace
+# {SERVED_NAMESPACE}. Apply it server-side:
 #   kubectl apply --server-side -f install.yaml
 # Other namespaces, metrics, alerts, users' roles: the chart, or the Kustomize overlays.
 apiVersion: v1
 kind: Namespace
 metadata:
   name: {NAMESPACE}
+  labels:
+    pod-security.kubernetes.io/enforce: restricted
+---
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {SERVED_NAMESPACE}
   labels:
     pod-security.kubernetes.io/enforce: restricted
 """
@@ -28,7 +38,7 @@ def chart_package(root: Path, images: Mapping[str, str], time: int) -> bytes:
 
     Args:
         root: The sources.
-        images: Reference of each image in the release.
+        images: References of the images, by name, as defaults of the chart; empty: the chart has no default images.
         time: Time of the commit, seconds since 1970.
 
     Raises:
@@ -36,45 +46,28 @@ def chart_package(root: Path, images: Mapping[str, str], time: int) -> bytes:
     """
     files, runnable = archive.read(root / CHART, "eventconsumer")
     values = "eventconsumer/values.yaml"
-    files[values] = with_values(files[values].decode(), images).encode()
+    text = files[values].decode()
+    for image, written in images.items():
+        text, found = re.subn(rf'^  {image}: ""$', f'  {image}: "{written}"', text, flags=re.MULTILINE)
+        if found != 1:
+            raise ReleaseError(
+                f'{CHART}/values.yaml has {found} lines `{image}: ""`, where the release writes its reference'
+            )
+    files[values] = text.encode()
     return archive.packed(files, runnable, time)
 
 
-def with_values(text: str, images: Mapping[str, str]) -> str:
-    """values.yaml with other values of `image.<name>`; comments and order stay.
-
-    Raises:
-        ReleaseError: It has no such value.
-    """
-    head, start, rest = text.partition("\nimage:\n")
-    block = re.match(r"(?:[ ]+.*\n|\n)*", rest)
-    inner, tail = (rest[: block.end()], rest[block.end() :]) if block else ("", rest)
-    for image, released in images.items():
-        inner, count = re.subn(rf"^  {image}: .*$", f"  {image}: {released}", inner, flags=re.MULTILINE)
-        if count != 1:
-            raise ReleaseError(
-                f"{CHART}/values.yaml has no value image.{image}: the release writes its reference there."
-            )
-    return head + start + inner + tail
-
-
 def install(root: Path, version: str, images: Mapping[str, str]) -> str:
-    """install.yaml: a namespace and the Kustomize base, in one file.
+    """install.yaml: the namespaces of the operator and of EventConsumers, and the Kustomize bases, in one file.
 
     Args:
         root: The sources.
-        version: Version of the images in the sources.
-        images: Reference of each image in the release.
-
-    Raises:
-        ReleaseError: The base does not name an image.
+        version: Of the release.
+        images: References of the images, by name.
     """
     parts = [_HEAD.format(version=version)]
-    parts += [(root / "kustomize/base" / name).read_text() for name in ("crd.yaml", "operator.yaml")]
+    parts += [(root / "kustomize" / name).read_text() for name in _MANIFESTS]
     text = "---\n".join(parts)
-    for image, released in images.items():
-        named = reference(image, version)
-        if named not in text:
-            raise ReleaseError(f"kustomize/base does not name {named}, which the release replaces: run `make chart`.")
-        text = text.replace(named, released)
+    for image in IMAGES:
+        text = text.replace(reference(image, version, PLACEHOLDER), images[image])
     return text

@@ -19,7 +19,8 @@ from eventconsumer_operator.resource.pods import host_template
 
 COMMAND = "probe"
 # Measured: 80 MB, mostly code. The limit allows hubs with a thousand partitions.
-REQUESTS = {"cpu": "10m", "memory": "96Mi"}
+REQUESTS = {"cpu": "10m", "memory": "96Mi", "ephemeral-storage": "16Mi"}
+STORAGE_LIMIT = "256Mi"  # its log
 LIMIT_MIB = 256
 BATCH_FILE_KIB = 4  # measured: 3.7 per file of the frozen batch, and 0.9 per pending file
 GRACE_SECONDS = 5  # it owns no partitions
@@ -42,7 +43,10 @@ def probe_set(consumer: Consumer, spec: EventConsumerSpec, config: HostConfig, i
         component=labels.COMPONENT_PROBE,
         arguments=(COMMAND,),
         probes=host_probes(),
-        resources={"requests": REQUESTS, "limits": {"memory": f"{_limit_mib(config)}Mi"}},
+        resources={
+            "requests": REQUESTS,
+            "limits": {"memory": f"{_limit_mib(config)}Mi", "ephemeral-storage": STORAGE_LIMIT},
+        },
     )
     pod: dict[str, Any] = template["spec"] | {"terminationGracePeriodSeconds": GRACE_SECONDS}
     return child(consumer, STATEFUL_SET, name, labels.COMPONENT_PROBE) | {

@@ -17,14 +17,20 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import credentials, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, Pods
+from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.resource.names import child_labels, selector
-from eventconsumer_operator.resource.quantities import canonical
+from eventconsumer_operator.resource.quantities import amount, canonical
 
 WORKLOAD_IDENTITY_LABEL = {"azure.workload.identity/use": "true"}
 PORT_NAME = "http"
 # Enough for an idle host; a busy host needs requests and limits in spec.pods.resources.
-DEFAULT_REQUESTS = {"cpu": "50m", "memory": "192Mi"}
+DEFAULT_REQUESTS = {"cpu": "50m", "memory": "192Mi", "ephemeral-storage": "64Mi"}
+# The default of spec.processing.bufferBytes, the program, files being written, and a handler of 200 MiB. No limit of
+# CPU: it would delay heartbeats. A host writes only its log and what its handler puts into /tmp.
+DEFAULT_LIMITS = {"memory": "768Mi", "ephemeral-storage": "1Gi"}
+PROGRAM_MIB = 200
+"""The least memory of a host beside spec.processing.bufferBytes (docs/how-to/tuning.md)."""
 _CONFIG = PurePosixPath(labels.CONFIG_FILE)
 _SPREAD_OVER = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
 
@@ -53,7 +59,7 @@ def host_template(
         component: labels.COMPONENT_HOST, COMPONENT_PROBE or COMPONENT_REPLAY.
         arguments: Arguments of the program; empty: a host.
         probes: Probes of the container.
-        resources: Resources of the container; None: those of spec.pods.
+        resources: Resources of the container, with a limit of ephemeral storage; None: those of spec.pods.
     """
     pods = spec.pods
     given = credentials(config)
@@ -61,6 +67,7 @@ def host_template(
     volumes = [
         volume for folder, credential in given.items() if (volume := secret_volume(folder, credential, optional=True))
     ]
+    limited = dict(resources) if resources is not None else host_resources(pods)
     container = {
         "name": component,
         "image": image,
@@ -72,7 +79,7 @@ def host_template(
         ],
         "ports": [{"name": PORT_NAME, "containerPort": labels.HOST_PORT, "protocol": "TCP"}],
         "securityContext": container_security(),
-        "resources": dict(resources) if resources is not None else host_resources(pods),
+        "resources": limited,
         "volumeMounts": [
             # Whole folders, not single files (subPath): files would not follow a changed Secret.
             *([{"name": "config", "mountPath": str(_CONFIG.parent), "readOnly": True}] if config_map else []),
@@ -96,7 +103,7 @@ def host_template(
             "containers": [container | ({"args": list(arguments)} if arguments else {}) | dict(probes or {})],
             "volumes": [
                 *([{"name": "config", "configMap": {"name": config_map}}] if config_map else []),
-                {"name": "tmp", "emptyDir": {}},
+                scratch(limited),
                 *volumes,
             ],
         },
@@ -153,9 +160,36 @@ def _without_empty_lists(node: Any) -> Any:
 def host_resources(pods: Pods) -> dict[str, Any]:
     """Requests and limits of a host: spec.pods.resources, with defaults."""
     given = pods.resources
-    # The API server rejects a request above its limit: without a request, the limit is also the request.
-    requests = _canonical(DEFAULT_REQUESTS | given.limits | given.requests)
-    return {"requests": requests} | ({"limits": _canonical(given.limits)} if given.limits else {})
+    # The API server rejects a request above its limit: without a request, the limit is also the request, and a request
+    # above a default limit is also the limit.
+    raised = {
+        name: given.requests[name]
+        for name, limit in DEFAULT_LIMITS.items()
+        if name in given.requests and amount(given.requests[name]) > amount(limit)
+    }
+    limits = _canonical(DEFAULT_LIMITS | raised | given.limits)
+    return {"requests": _canonical(DEFAULT_REQUESTS | given.limits | given.requests), "limits": limits}
+
+
+def check_memory(spec: EventConsumerSpec) -> None:
+    """Check that the buffer fits in the memory limit of a host; otherwise a host that is behind is killed for ever.
+
+    Raises:
+        SpecError: It does not fit.
+    """
+    limit, buffer = host_resources(spec.pods)["limits"]["memory"], spec.processing.buffer_bytes
+    needed = -(-buffer // 2**20) + PROGRAM_MIB
+    if amount(limit) < needed * 2**20:
+        raise SpecError(
+            "spec.processing.bufferBytes",
+            f"{buffer} bytes and {PROGRAM_MIB} MiB for the program exceed the memory limit {limit} "
+            f"of a host: set spec.pods.resources.limits.memory to {needed}Mi or more, or reduce bufferBytes",
+        )
+
+
+def scratch(resources: Mapping[str, Any]) -> dict[str, Any]:
+    """The volume of /tmp, which may hold as much as the container's limit of ephemeral storage."""
+    return {"name": "tmp", "emptyDir": {"sizeLimit": resources["limits"]["ephemeral-storage"]}}
 
 
 def _canonical(quantities: Mapping[Any, str]) -> dict[str, str]:

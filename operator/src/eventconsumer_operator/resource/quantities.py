@@ -17,11 +17,8 @@ def canonical(quantity: str) -> str:
     Args:
         quantity: As `scalars.Quantity` allows it: a decimal number with m, k, Ki, M, Mi, G, Gi or no suffix.
     """
-    number = quantity.rstrip("mkKMGi")
-    suffix = quantity[len(number) :]
-    is_binary = suffix.endswith("i")
-    unit = Fraction(1024) ** _BINARY.index(suffix) if is_binary else Fraction(1000) ** (_DECIMAL.index(suffix) - 1)
-    value = Fraction(number) * unit
+    is_binary = quantity.endswith("i")
+    value = amount(quantity)
     if value > _MOST:
         return str(_MOST) if is_binary else quantity
     thousandths = -(-value * 1000 // 1)  # rounded up: a container has no finer resources
@@ -29,6 +26,19 @@ def canonical(quantity: str) -> str:
     if is_binary and value >= 1024 and thousandths % 1000 == 0:
         return _shortest(thousandths // 1000, 1024, _BINARY)
     return _shortest(thousandths, 1000, _DECIMAL) if thousandths else "0"
+
+
+def amount(quantity: str) -> Fraction:
+    """The number that a quantity stands for: bytes, or CPUs.
+
+    Args:
+        quantity: As `canonical` takes it.
+    """
+    number = quantity.rstrip("mkKMGi")
+    suffix = quantity[len(number) :]
+    binary = suffix.endswith("i")
+    unit = Fraction(1024) ** _BINARY.index(suffix) if binary else Fraction(1000) ** (_DECIMAL.index(suffix) - 1)
+    return Fraction(number) * unit
 
 
 def _shortest(amount: int, base: int, suffixes: tuple[str, ...]) -> str:

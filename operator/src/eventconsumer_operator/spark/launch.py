@@ -14,6 +14,11 @@ from eventconsumer_operator.resource.pods import downward
 
 # The operator deletes earlier. This is for times without an operator, and late enough to observe a commit first.
 TTL_SLACK_SECONDS = 600
+# Of each driver and executor: its log, /tmp, and the files that Spark shuffles and spills, in volumes of the pod's own.
+STORAGE: Mapping[str, Mapping[str, str]] = {
+    "requests": {"ephemeral-storage": "256Mi"},
+    "limits": {"ephemeral-storage": "32Gi"},
+}
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.spark import SparkPod
 from eventconsumer_operator.kube.manifest import JOB, containers_of, kind_of
 from eventconsumer_operator.resource.names import child
-from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL
-from eventconsumer_operator.spark.launch import TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
+from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL, scratch
+from eventconsumer_operator.spark.launch import STORAGE, TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
 
 _DRIVER_GRACE_SECONDS = 30
 # Spark's memory outside the heap: 40 % for Python programs, 384 MiB at least.
@@ -65,6 +65,10 @@ def _driver(launch: Launch) -> dict[str, Any]:
     # Without its Secret a driver would fail: so the volume is not optional, and the pod waits for the Secret.
     secret = secret_volume(SINK_SECRET, launch.config.sink.credential, optional=False)
     memory = f"{pod_memory_mib(driver)}Mi"
+    resources = {
+        "requests": {"cpu": driver.core_request or str(driver.cores), "memory": memory, **STORAGE["requests"]},
+        "limits": {"memory": memory, **STORAGE["limits"]},
+    }
     return {
         "restartPolicy": "Never",
         "serviceAccountName": labels.SPARK_SERVICE_ACCOUNT,
@@ -86,17 +90,14 @@ def _driver(launch: Launch) -> dict[str, Any]:
                 ],
                 "env": driver_environment(launch),
                 "securityContext": container_security(),
-                "resources": {
-                    "requests": {"cpu": driver.core_request or str(driver.cores), "memory": memory},
-                    "limits": {"memory": memory},
-                },
+                "resources": resources,
                 "volumeMounts": [
                     {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
                     *([secret_mount(SINK_SECRET)] if secret else []),
                 ],
             }
         ],
-        "volumes": [{"name": "tmp", "emptyDir": {}}, *([secret] if secret else [])],
+        "volumes": [scratch(resources), *([secret] if secret else [])],
     }
 
 

@@ -31,8 +31,8 @@ from eventconsumer_operator.kube.manifest import (
 )
 from eventconsumer_operator.resource.names import child
 from eventconsumer_operator.resource.observed import Observed
-from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL
-from eventconsumer_operator.spark.launch import TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
+from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL, scratch
+from eventconsumer_operator.spark.launch import STORAGE, TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
 
 SPARK_VERSION = "4.1.1"
 """Version of the Spark image, for launchers that require it."""
@@ -132,6 +132,8 @@ def driver_template(launch: Launch) -> dict[str, Any]:
                 {
                     "name": DRIVER_CONTAINER,
                     "env": driver_environment(launch),
+                    # Spark adds CPU and memory.
+                    "resources": {name: dict(each) for name, each in STORAGE.items()},
                     "securityContext": container_security(),
                     "volumeMounts": [
                         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
@@ -139,7 +141,7 @@ def driver_template(launch: Launch) -> dict[str, Any]:
                     ],
                 }
             ],
-            "volumes": [{"name": "tmp", "emptyDir": {}}, *([secret] if secret else [])],
+            "volumes": [scratch(STORAGE), *([secret] if secret else [])],
         },
     }
 
@@ -156,11 +158,12 @@ def executor_template(launch: Launch) -> dict[str, Any]:
             "containers": [
                 {
                     "name": EXECUTOR_CONTAINER,
+                    "resources": {name: dict(each) for name, each in STORAGE.items()},
                     "securityContext": container_security(),
                     "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
                 }
             ],
-            "volumes": [{"name": "tmp", "emptyDir": {}}],
+            "volumes": [scratch(STORAGE)],
         },
     }
 

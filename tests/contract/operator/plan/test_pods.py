@@ -33,6 +33,8 @@ ADMINISTRATOR = Settings(
     processor_image="host:1",
     spark_image="spark:1",
     pod_metadata_prefixes=("shop.example/", "team"),
+    node_label_prefixes=("shop.example/", "kubernetes.io/", "cores"),
+    taint_prefixes=("any", "drain", "slow"),
     priority_classes=("drain",),
     network_policies=True,
     operator_namespace="operators",
@@ -41,7 +43,7 @@ ADMINISTRATOR = Settings(
 FULL: dict[str, Any] = {
     "nodeSelector": {"shop.example/pool": "drain", "kubernetes.io/os": "linux"},
     "tolerations": [
-        {"operator": "Exists"},
+        {"key": "any", "operator": "Exists"},
         {"key": "drain", "value": "only", "effect": "NoSchedule"},
         {"key": "slow", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30},
     ],

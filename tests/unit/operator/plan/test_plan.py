@@ -171,8 +171,42 @@ def test_batches_are_planned_only_where_spark_is_enabled() -> None:
 
 
 def test_requests_follow_limits_that_were_given_alone() -> None:
-    resources = pod_spec(plan(spec_with("pods.resources.limits", {"memory": "64Mi"})))["containers"][0]["resources"]
-    assert resources == {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "64Mi"}}
+    resources = pod_spec(plan(spec_with("pods.resources.limits", {"memory": "500Mi"})))["containers"][0]["resources"]
+    assert resources == {
+        "requests": {"cpu": "50m", "memory": "500Mi", "ephemeral-storage": "64Mi"},
+        "limits": {"memory": "500Mi", "ephemeral-storage": "1Gi"},
+    }
+
+
+def test_every_container_has_limits_and_a_request_above_one_raises_it() -> None:
+    limits = {"memory": "768Mi", "ephemeral-storage": "1Gi"}
+    assert pod_spec(plan())["containers"][0]["resources"]["limits"] == limits
+    asked = plan(spec_with("pods.resources.requests", {"memory": "1Gi", "cpu": "2"}))
+    assert pod_spec(asked)["containers"][0]["resources"]["limits"] == limits | {"memory": "1Gi"}
+
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("buffer", "resources", "needed"),
+    [
+        (64 * 2**30, {}, "65736Mi"),
+        (569 * MIB, {}, "769Mi"),
+        (256 * MIB, {"limits": {"memory": "455Mi"}}, "456Mi"),
+        (16 * MIB, {"limits": {"memory": "64Mi"}}, "216Mi"),
+    ],
+)
+def test_a_buffer_that_does_not_fit_in_the_memory_of_a_host_is_refused(
+    buffer: int, resources: dict[str, Any], needed: str
+) -> None:
+    spec = spec_with("pods.resources", resources, spec_with("processing.bufferBytes", buffer))
+    with pytest.raises(SpecError) as refused:
+        plan(spec)
+    assert refused.value.field == "spec.processing.bufferBytes"
+    assert f"set spec.pods.resources.limits.memory to {needed} or more, or reduce bufferBytes" in str(refused.value)
+    assert plan(spec_with("pods.resources.limits.memory", needed, spec))
+    assert plan(spec_with("pods.resources", {"requests": {"memory": "65Gi"}}, spec)), "a request raises the limit"
 
 
 # --- scale ---------------------------------------------------------------------------------------------------------

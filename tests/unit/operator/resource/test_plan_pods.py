@@ -21,7 +21,11 @@ from eventconsumer_operator.settings import Settings, parse_settings
 from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, consumer, observed
 
 ALLOWING = replace(
-    SETTINGS, pod_metadata_prefixes=("shop.example/", "team", "kubernetes.io/"), priority_classes=("drain", "other")
+    SETTINGS,
+    pod_metadata_prefixes=("shop.example/", "team", "kubernetes.io/"),
+    node_label_prefixes=("shop.example/", "kubernetes.io/arch", "cores", "pool", "rack"),
+    taint_prefixes=("drain", "shop.example/"),
+    priority_classes=("drain", "other"),
 )
 AFFINITY: dict[str, Any] = {
     "nodeAffinity": {
@@ -98,22 +102,22 @@ def test_empty_lists_and_nulls_are_left_out() -> None:
                             "weight": 1,
                             "podAffinityTerm": {
                                 "labelSelector": {"matchLabels": {"a": "b"}, "matchExpressions": []},
-                                "topologyKey": "zone",
+                                "topologyKey": "rack",
                             },
                         }
                     ],
                 },
             },
-            "tolerations": [{"operator": "Exists", "key": None}],
+            "tolerations": [{"operator": "Exists", "key": "drain", "value": None}],
         }
     )
-    term = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "zone"}
+    term = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "rack"}
     assert made["spec"]["affinity"] == {
         "podAffinity": {
             "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}],
         }
     }
-    assert made["spec"]["tolerations"] == [{"operator": "Exists"}]
+    assert made["spec"]["tolerations"] == [{"operator": "Exists", "key": "drain"}]
 
 
 def test_without_wishes_nothing_is_said_but_to_spread_over_nodes_and_zones() -> None:
@@ -168,8 +172,8 @@ def test_resources_are_written_as_the_api_server_stores_them() -> None:
     asked = {"requests": {"cpu": "0.5"}, "limits": {"memory": "1024Mi", "cpu": "2000m"}}
     container = template({"resources": asked})["spec"]["containers"][0]
     assert container["resources"] == {
-        "requests": {"cpu": "500m", "memory": "1Gi"},
-        "limits": {"memory": "1Gi", "cpu": "2"},
+        "requests": {"cpu": "500m", "memory": "1Gi", "ephemeral-storage": "64Mi"},
+        "limits": {"memory": "1Gi", "cpu": "2", "ephemeral-storage": "1Gi"},
     }
 
 
@@ -222,6 +226,62 @@ def test_no_label_replaces_one_of_ours(keys: list[str]) -> None:
     assert ours["annotations"].items() <= made["metadata"]["annotations"].items()
 
 
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+ON_CONTROL_PLANE = {"matchExpressions": [{"key": CONTROL_PLANE, "operator": "Exists"}]}
+PLACEMENTS = {
+    "spec.pods.tolerations": {"tolerations": [{"key": CONTROL_PLANE, "operator": "Exists"}]},
+    "spec.pods.nodeSelector": {"nodeSelector": {CONTROL_PLANE: ""}},
+    "spec.pods.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution": {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ON_CONTROL_PLANE]}
+            }
+        }
+    },
+    "spec.pods.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution": {
+        "affinity": {
+            "nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": ON_CONTROL_PLANE}]
+            }
+        }
+    },
+    "spec.pods.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution": {
+        "affinity": {
+            "podAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": {}, "topologyKey": CONTROL_PLANE}]
+            }
+        }
+    },
+    "spec.pods.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": {
+        "affinity": {
+            "podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "podAffinityTerm": {"labelSelector": {}, "topologyKey": CONTROL_PLANE}}
+                ]
+            }
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("field", PLACEMENTS)
+def test_a_place_that_nobody_allowed_is_refused(field: str) -> None:
+    setting = "taintPrefixes" if field.endswith("tolerations") else "nodeLabelPrefixes"
+    for settings, remedy in ((SETTINGS, f"administrator to set {setting}"), (ALLOWING, f"to extend {setting}")):
+        error = refusal(PLACEMENTS[field], settings)
+        assert error.field == field
+        assert f"{CONTROL_PLANE} is not allowed: " in str(error) and remedy in str(error)
+    allowing = replace(SETTINGS, node_label_prefixes=(CONTROL_PLANE,), taint_prefixes=("node-role.kubernetes.io/",))
+    assert template(PLACEMENTS[field], allowing)["spec"]
+
+
+def test_a_toleration_of_all_taints_is_refused_whatever_is_allowed() -> None:
+    every = replace(SETTINGS, taint_prefixes=("drain", "node-role.kubernetes.io/", "/"))
+    error = refusal({"tolerations": [{"operator": "Exists"}]}, every)
+    assert error.field == "spec.pods.tolerations"
+    assert "a toleration without a key tolerates every taint: name the key" in str(error)
+
+
 def test_priority_classes_are_the_administrators_choice() -> None:
     error = refusal({"priorityClassName": "system-node-critical"})
     assert error.field == "spec.pods.priorityClassName"
@@ -252,7 +312,8 @@ def test_flags_of_the_administrator() -> None:
     settings = parse_settings(
         [
             *IMAGES, "--pod-metadata-prefix", "shop.example/", "--pod-metadata-prefix", "team",
-            "--priority-class", "low",
+            "--priority-class", "low", "--node-label-prefix", "pool", "--taint-prefix", "spot",
+            "--secret-name-prefix", "evc-", "--reserved-secret", "fleet",
             "--hub-suffix", "*.Hubs.Shop.example", "--storage-suffix", "shop.example",
             "--storage-suffix", "other.example", "--proxy-suffix", "proxy.shop.example",
             "--metrics-namespace", "monitoring", "--network-policies", "--namespace", "shop",
@@ -261,6 +322,8 @@ def test_flags_of_the_administrator() -> None:
     )  # fmt: skip
     assert settings.pod_metadata_prefixes == ("shop.example/", "team")
     assert settings.priority_classes == ("low",)
+    assert (settings.node_label_prefixes, settings.taint_prefixes) == (("pool",), ("spot",))
+    assert (settings.secret_name_prefixes, settings.reserved_secrets) == (("evc-",), ("fleet",))
     assert settings.hub_suffixes == ("hubs.shop.example",)
     assert settings.storage_suffixes == ("shop.example", "other.example")
     assert settings.proxy_suffixes == ("proxy.shop.example",)
@@ -270,13 +333,15 @@ def test_flags_of_the_administrator() -> None:
 
 
 def test_by_default_azures_clouds_and_nothing_else() -> None:
-    settings = parse_settings(IMAGES, {"POD_NAMESPACE": "shop"})
+    settings = parse_settings([*IMAGES, "--namespace", "shop"], {})
     assert "servicebus.windows.net" in settings.hub_suffixes and "core.windows.net" in settings.storage_suffixes
     assert (
         settings.proxy_suffixes
         == settings.pod_metadata_prefixes
         == settings.priority_classes
         == settings.metrics_namespaces
+        == settings.node_label_prefixes
+        == settings.taint_prefixes
         == ()
     )
     assert settings.network_policies is False

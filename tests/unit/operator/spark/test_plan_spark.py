@@ -135,8 +135,8 @@ def test_sizes_reach_spark_and_the_pod() -> None:
     assert given["spark.kubernetes.executor.label.eventconsumer.io/consumer"] == "orders"
     memory = f"{2048 + 819}Mi"  # heap and 40 %
     assert driver(manifest)["resources"] == {
-        "requests": {"cpu": "250m", "memory": memory},
-        "limits": {"memory": memory},
+        "requests": {"cpu": "250m", "memory": memory, "ephemeral-storage": "256Mi"},
+        "limits": {"memory": memory, "ephemeral-storage": "32Gi"},
     }
 
 

@@ -1,0 +1,57 @@
+"""Secrets that a spec may name: never those of the operator's installation, and those with the allowed prefixes."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from eventconsumer_operator.errors import SpecError
+from eventconsumer_operator.plan import make_plan
+from eventconsumer_operator.settings import Settings
+from tests.unit.operator.worlds import SETTINGS, SPEC, observed
+
+OWN = replace(SETTINGS, reserved_secrets=("fleet", "registry"))
+FIELDS = {
+    "spec.eventHub.authentication.connectionStringSecretRef.name": ("eventHub", "authentication"),
+    "spec.leaseStore.authentication.connectionStringSecretRef.name": ("leaseStore", "authentication"),
+    "spec.sink.authentication.connectionStringSecretRef.name": ("sink", "authentication"),
+    "spec.proxy.credentialsSecretRef.name": ("proxy", ""),
+}
+
+
+def naming(field: str, secret: str) -> dict[str, Any]:
+    """A spec in which one field names this Secret."""
+    part, authentication = FIELDS[field]
+    reference = {"name": secret, "key": "key.pem"}
+    if authentication:
+        return SPEC | {part: SPEC[part] | {authentication: {"connectionStringSecretRef": reference}}}
+    return SPEC | {part: {"url": "http://proxy.servicebus.windows.net:3128", "credentialsSecretRef": reference}}
+
+
+def refusal(spec: dict[str, Any], settings: Settings) -> SpecError | None:
+    try:
+        make_plan(observed(spec), settings)
+    except SpecError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("secret", ["fleet", "registry", "sh.helm.release.v1.eventconsumer.v1"])
+def test_secrets_of_the_operators_installation_are_refused(field: str, secret: str) -> None:
+    error = refusal(naming(field, secret), OWN)
+    assert error is not None and error.field == field
+    assert f"{secret} is reserved for the operator's own installation: use another Secret" in str(error)
+    assert refusal(naming(field, f"{secret}-of-a-user".removeprefix("sh.helm.release.v1.")), OWN) is None
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_names_have_one_of_the_allowed_prefixes(field: str) -> None:
+    spec = naming(field, "other")
+    assert refusal(spec, SETTINGS) is None, "an empty list allows all"
+    limited = replace(SETTINGS, secret_name_prefixes=("eventconsumer-", "s"))  # the other fields name the Secret s
+    error = refusal(spec, limited)
+    assert error is not None and error.field == field
+    assert "other is not allowed: use a Secret whose name starts with one of eventconsumer-, s" in str(error)
+    assert "administrator to extend secretNamePrefixes" in str(error)
+    assert refusal(naming(field, "eventconsumer-x"), limited) is None
