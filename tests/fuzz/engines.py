@@ -23,6 +23,10 @@ _FLAGS = (
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
     "-Zsanitizer=address",
+    "-Ccodegen-units=1",
+    "-Cdebug-assertions",
+    "--cfg",
+    "fuzzing",
 )
 _LIMITS = (f"-max_len={MAX_BYTES}", "-timeout=20", "-rss_limit_mb=2048", "-print_final_stats=1")
 
