@@ -92,7 +92,21 @@ def test_packages_of_every_kind_are_found(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_jar_without_coordinates_is_still_a_component(tmp_path: Path) -> None:
-    found = list(contents.packages({"x/renamed.jar": jar("g", "a", "1")}, "1.2.0"))
-    assert [(each.kind, each.namespace, each.name, each.version) for each in found] == [("generic", "", "renamed", "")]
-    assert found[0].sha256
+@pytest.mark.parametrize(
+    ("name", "content", "coordinates"),
+    [
+        (
+            "netty-epoll-4.2.7.Final-linux-x86_64",
+            jar("io.netty", "netty-epoll", "4.2.7.Final"),
+            "maven io.netty netty-epoll 4.2.7.Final",
+        ),
+        ("chill_2.13-0.10.0", jar("g", "other", "1"), "generic  chill_2.13 0.10.0"),
+        ("renamed", jar("g", "a", "1"), "generic  renamed "),
+    ],
+)
+def test_a_jar_is_a_component_by_its_coordinates_or_else_by_its_name(
+    name: str, content: bytes, coordinates: str
+) -> None:
+    (found,) = contents.packages({f"x/{name}.jar": content}, "1.2.0")
+    assert f"{found.kind} {found.namespace} {found.name} {found.version}" == coordinates
+    assert found.sha256 == sha256(content).hexdigest()

@@ -97,16 +97,20 @@ def _debian(text: str, release: Mapping[str, str]) -> Iterator[Installed]:
 
 
 def _coordinates(name: str, content: bytes) -> tuple[str, str, str]:
-    """Group, artifact and version of a jar, from the pom.properties that fits its name; a jar may contain others'."""
+    """Group, artifact and version of a jar, from the pom.properties that fits its name; a jar may contain others'.
+
+    Without one: no group, and what the name says.
+    """
     with zipfile.ZipFile(io.BytesIO(content)) as jar:
         for member in jar.namelist():
             if re.fullmatch(r"META-INF/maven/[^/]+/[^/]+/pom\.properties", member):
                 lines = jar.read(member).decode(errors="replace").splitlines()
                 fields = {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}
                 artifact, version = fields.get("artifactId", ""), fields.get("version", "")
-                if artifact and f"{artifact}-{version}" == name:
+                if artifact and f"{name}-".startswith(f"{artifact}-{version}-"):  # a classifier may follow
                     return fields.get("groupId", ""), artifact, version
-    return "", name, ""
+    stem, *number = re.split(r"-(?=\d)", name, maxsplit=1)
+    return "", stem, "".join(number)
 
 
 def _normalized(name: str) -> str:
