@@ -13,16 +13,16 @@ EMULATOR = "eventhubs_emulator"  # for tests on a laptop, and independent of all
 def programs() -> dict[str, Path]:
     """The main function of each program, such as eventconsumer_cli.main:main, and its module's file."""
     names = set()
-    for file in ROOT.glob("**/pyproject.toml"):
+    for file in [*ROOT.glob("*/pyproject.toml"), *ROOT.glob("local/*/pyproject.toml")]:
         names.update(tomllib.loads(file.read_text()).get("project", {}).get("scripts", {}).values())
-    folders = [folder for folder in ROOT.glob("**/src/*") if (folder / "__init__.py").exists()]
+    folders = [file.parent for file in [*ROOT.glob("*/src/*/__init__.py"), *ROOT.glob("local/*/src/*/__init__.py")]]
     for folder in folders:
         main = folder / "__main__.py"
         if main.exists() and "import main\n" not in main.read_text():
             names.add(f"{folder.name}.__main__:main")
     files = {folder.name: folder for folder in folders}
     found = {}
-    for name in names:
+    for name in sorted(names):
         module, _, _ = name.partition(":")
         package, _, path = module.partition(".")
         if package != EMULATOR:

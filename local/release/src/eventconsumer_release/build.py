@@ -54,8 +54,8 @@ def release(
         The folder.
 
     Raises:
-        ReleaseError: The working copy has changes, or another version; or a registry is given without images; or a signed
-            release lacks them.
+        ReleaseError: The working copy has changes, or another version; or a registry is given without images; or a
+            signed release lacks them.
         ClusterError: A program failed; its last lines are in the message.
     """
     if key and not (images and registry):
