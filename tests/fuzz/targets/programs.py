@@ -7,7 +7,7 @@ from tempfile import NamedTemporaryFile
 from pydantic import ValidationError
 
 from eventconsumer_api.batch import BatchJob
-from eventconsumer_api.endpoints import AZURE_SUFFIXES
+from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.fleet import FleetMessage
 from eventconsumer_api.host_config import BlobContainer, Credential, HostConfig, HubConfig
@@ -55,16 +55,17 @@ def credentials(data: bytes) -> None:
         file.flush()
         secret = Credential(field="spec.x", secret="s", key="k", connection_string_file=file.name)
         hub = allow(
-            Blocked, hub_access, HubConfig(consumer_group="g", name="orders", credential=secret), False, AZURE_SUFFIXES
-        )
+            Blocked, hub_access, HubConfig(consumer_group="g", name="orders", credential=secret), False,
+            AZURE_HUB_SUFFIXES,
+        )  # fmt: skip
         account = allow(
             Blocked, lambda: resolve_account(
                 BlobContainer(container="c", credential=secret), "spec.sink", allow_insecure=False,
-                suffixes=AZURE_SUFFIXES,
+                suffixes=AZURE_STORAGE_SUFFIXES,
             ),
         )  # fmt: skip
     if hub is not None:
-        assert hub.namespace.rstrip(".").endswith(AZURE_SUFFIXES), hub.namespace
+        assert hub.namespace.rstrip(".").endswith(AZURE_HUB_SUFFIXES), hub.namespace
     if account is not None:
         assert account.endpoint.startswith("https://")
 
