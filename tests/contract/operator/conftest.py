@@ -19,7 +19,7 @@ from kubernetes.aio import client, config
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.kube.api import KubernetesApi
 from tests.support.apiserver import ApiServerProcess, find_binary
-from tests.support.chart import VALUES_FILE
+from tests.support.chart import SERVED, VALUES_FILE
 from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[3]
@@ -94,11 +94,13 @@ class Cluster:
 
 @functools.cache
 def rendered_chart(values: str) -> str:
-    """What helm makes of the chart with these values, in the namespace `operator-system`."""
+    """What helm makes of the chart with these values in the namespace `operator-system`, serving `shop` by default."""
+    served = () if "scope=Cluster" in values else SERVED  # another choice in `values` counts
     return subprocess.run(
         [
             find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
-            "--namespace", "operator-system", "--kube-version", "1.35.0", "-f", VALUES_FILE, "--set", values,
+            "--namespace", "operator-system", "--kube-version", "1.35.0", "-f", VALUES_FILE, *served,
+            "--set", values,
         ],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
