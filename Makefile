@@ -43,7 +43,7 @@ $(VENV)/.peer: $(VENV)/.ready requirements/peer.txt
 
 $(VENV)/.fuzz: $(VENV)/.ready requirements/fuzz.txt
 	@./local/need c++ g++
-	@VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install -q --require-hashes -r requirements/fuzz.txt
+	@VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install -q --require-hashes --build-constraints requirements/build.txt -r requirements/fuzz.txt
 	@touch $@
 
 .PHONY: jars

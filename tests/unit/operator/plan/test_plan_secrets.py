@@ -10,7 +10,8 @@ from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.settings import Settings
 from tests.unit.operator.worlds import SETTINGS, SPEC, observed
 
-OWN = replace(SETTINGS, reserved_secrets=("fleet", "registry"))
+PROXIED = replace(SETTINGS, proxy_suffixes=("proxy.example",))
+OWN = replace(PROXIED, reserved_secrets=("fleet", "registry"))
 FIELDS = {
     "spec.eventHub.authentication.connectionStringSecretRef.name": ("eventHub", "authentication"),
     "spec.leaseStore.authentication.connectionStringSecretRef.name": ("leaseStore", "authentication"),
@@ -25,7 +26,7 @@ def naming(field: str, secret: str) -> dict[str, Any]:
     reference = {"name": secret, "key": "key.pem"}
     if authentication:
         return SPEC | {part: SPEC[part] | {authentication: {"connectionStringSecretRef": reference}}}
-    return SPEC | {part: {"url": "http://proxy.servicebus.windows.net:3128", "credentialsSecretRef": reference}}
+    return SPEC | {part: {"url": "http://proxy.example:3128", "credentialsSecretRef": reference}}
 
 
 def refusal(spec: dict[str, Any], settings: Settings) -> SpecError | None:
@@ -48,8 +49,8 @@ def test_secrets_of_the_operators_installation_are_refused(field: str, secret: s
 @pytest.mark.parametrize("field", FIELDS)
 def test_names_have_one_of_the_allowed_prefixes(field: str) -> None:
     spec = naming(field, "other")
-    assert refusal(spec, SETTINGS) is None, "an empty list allows all"
-    limited = replace(SETTINGS, secret_name_prefixes=("eventconsumer-", "s"))  # the other fields name the Secret s
+    assert refusal(spec, PROXIED) is None, "an empty list allows all"
+    limited = replace(PROXIED, secret_name_prefixes=("eventconsumer-", "s"))  # the other fields name the Secret s
     error = refusal(spec, limited)
     assert error is not None and error.field == field
     assert "other is not allowed: use a Secret whose name starts with one of eventconsumer-, s" in str(error)
