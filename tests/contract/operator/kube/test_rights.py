@@ -153,7 +153,7 @@ async def conflict(cluster: Cluster, namespace: str) -> None:
         with pytest.raises(Changed):
             await WriteThrough(api, store).apply_status(status)
         found = store.get(EVENT_CONSUMER, namespace, "orders")
-        assert found is not None and found["metadata"]["annotations"]["changed"] == "1"
+        assert found is not None and found["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]
 
 
 def test_only_operators_side_by_side_have_rights_to_leases() -> None:
