@@ -150,7 +150,7 @@ def test_frozen_driver_does_not_commit_after_another(
     output, _ = zombie.communicate(timeout=HANG_SECONDS)
     assert zombie.returncode == 1, output
     # It depends on where it was frozen whether its clock or storage tells it first.
-    assert re.search("the claim of batch 1 is lost: (it could not be renewed|another attempt, or a person)", output)
+    assert re.search("the claim of batch 1 is lost: (it could not be renewed|another attempt, or a user)", output)
     assert drained.commit() == before
     assert committed(drained).application == "heir"
     assert numbers(result(job)) == [("0", number) for number in range(50)]
