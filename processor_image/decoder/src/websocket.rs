@@ -17,12 +17,10 @@ pub struct Place {
 /// Move the payloads of whole messages to the end of the payloads before them, until a frame is another one or is cut off.
 /// False if the place is not inside the data.
 pub fn join(data: &mut [u8], place: &mut Place) -> bool {
-    let (Ok(mut head), Ok(mut end)) = (usize::try_from(place.head), usize::try_from(place.end)) else {
-        return false;
-    };
-    if end > head || head > data.len() {
+    if place.end > place.head || place.head > data.len() as u64 {
         return false;
     }
+    let (mut head, mut end) = (place.head as usize, place.end as usize);
     while let Some((start, stop)) = payload(data, head) {
         data.copy_within(start..stop, end);
         (head, end) = (stop, end + stop - start);
