@@ -107,6 +107,7 @@ class Checker:
         self._mine_reached: dict[tuple[str, str], int | None] = {}  # host, partition -> checkpoint it wrote last
         self._mine: dict[tuple[str, str], tuple[int, Owned]] = {}  # host, partition -> what it wrote last, and when
         self._grants: dict[tuple[str, str], float] = {}  # host, partition -> when asked for, on its clock
+        self._granted: dict[str, float] = {}  # partition -> when the newest lease was asked for, true time
         self._lives: Counter[str] = Counter()  # of a lease blob: how often it was deleted or damaged
         self._attached: dict[tuple[str, int, int], str] = {}
         self._stolen: set[tuple[str, str, int, int]] = set()
@@ -205,13 +206,14 @@ class Checker:
         chain.next = max(chain.next, last + 1)
         chain.epoch = max(chain.epoch, epoch)
 
-    def _forgive(self, partition: str, chain: ChainSeen) -> None:
+    def _forgive(self, partition: str, rows: list[tuple[int, str]], chain: ChainSeen) -> None:
         """A break that no host can see: retention or compaction removed the event that has the number of the last one.
 
-        Nothing at that number can be compared then, and the creation time is the same after a failover.
+        Nothing at that number can be compared then, and the creation time is the same after a failover. A file that was
+        read before the break, and lands after it, has none.
         """
-        end = chain.end
-        if end is None or end.lost is None:
+        end, event = chain.end, self._history.find(partition, rows[0][1]) if rows else None
+        if end is None or end.lost is None or event is None or event.born < end.lost:
             return
         later = [event for event in self._history.numbered(partition, end.number) if event.born >= end.lost]
         if later and not any(event.held for event in later):
@@ -223,7 +225,7 @@ class Checker:
         facts, data = version.metadata, version.data or b""
         first, last, count = (int(facts[key]) for key in ("first", "last", "count"))
         rows = [(int(number), str(body)) for number, body in json.loads(data)]
-        self._forgive(partition, chain)
+        self._forgive(partition, rows, chain)
         numbers = [number for number, _ in rows]
         right = numbers == sorted(set(numbers)) and bool(numbers) and start <= numbers[0]
         right = right and (numbers[0], numbers[-1], len(numbers)) == (first, last, count)
@@ -382,13 +384,14 @@ class Checker:
         if subject.endswith(LEADER):
             self._leads.add(node.name)
         self._grants[node.name, subject.rpartition("/")[2]] = since
+        self._granted[subject.rpartition("/")[2]] = node.machine.moment(since)
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
         """See `Witness`."""
         what = f"{node.name} attaches to {partition} behind {after} with epoch {epoch}"
         life, lease = self._mine.get((node.name, partition), (0, None))
         owned = self._owned.get(partition)
-        if lease is None and (owned is None or not owned.token or epoch < owned.epoch):
+        if lease is None and (owned is None or self._unread(node, partition, owned) or epoch < owned.epoch):
             return  # it looks whether a checkpoint that nobody had is of this hub; a new owner's epoch is above it
         self.expect("S7", lease is not None and lease.epoch == epoch, f"{what}; its lease: {lease}")
         if lease is None:
@@ -400,6 +403,15 @@ class Checker:
         self.expect("S7", token == lease.token, f"{what}, which another acquisition had")
         again = (node.name, partition, life, epoch) in self._stolen
         self.expect("S7", not again, f"{what}, under which its link was stolen")
+
+    def tampered(self, partition: str) -> None:
+        """Somebody changed a lease from outside: it may have ended before its time."""
+        self._granted.pop(partition, None)
+
+    def _unread(self, node: Node, partition: str, owned: Owned) -> bool:
+        """Whether nobody may read under a lease: it has no owner, or it has expired."""
+        now = node.machine.moment(node.machine.time())
+        return not owned.token or now - self._granted.get(partition, float("-inf")) >= self.lease_seconds
 
     def stolen(self, node: Node, partition: str, epoch: int) -> None:
         """See `Witness`."""

@@ -4,6 +4,7 @@ A resource that is deleted and applied again has another uid, and may have anoth
 run on where nobody can reach them.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from datetime import timedelta
@@ -51,6 +52,7 @@ class Consumer:
         self._loop: SimLoop = around.loop
         self._rng = rng
         self._generation = 0
+        self._late: list[asyncio.TimerHandle] = []
         self._starts = 0
         self._lives = 0  # how often the resource was applied again
 
@@ -212,7 +214,13 @@ class Consumer:
         if host:
             running = {each.owner for each in self.alive()}
             ready, gone = set(map(pod_of, running)), {each.owner for each in self.everyone()} - running
-            self._loop.call_later(seconds, self._deliver, [host], self._message(len(running), ready, gone))
+            message = self._message(len(running), ready, gone)
+            self._late.append(self._loop.call_later(seconds, self._deliver, [host], message))
+
+    def lose_late_messages(self) -> None:
+        """Messages that are still on their way do not arrive."""
+        for timer in self._late:
+            timer.cancel()
 
     # --- how it is ---
 

@@ -187,6 +187,7 @@ class Stream:
         if self.tampering.exists(partition):
             with self.from_outside():
                 act(self.tampering, partition)
+            self.checker.tampered(partition)
 
     @contextmanager
     def from_outside(self) -> Iterator[None]:

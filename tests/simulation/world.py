@@ -200,6 +200,7 @@ class World:
             if self._places.get(stream.folder, stream) is stream:
                 stream.repair()
         for consumer in self.consumers:
+            consumer.lose_late_messages()
             for host in consumer.alive():
                 if host not in consumer.own():
                     host.stop()
