@@ -162,9 +162,15 @@ class Balancer:
             if fewest == me or age >= grace + GRACE_SECONDS:
                 found.append(name)
                 if plan[name] in ready:
-                    seconds = min(LONGEST_KEEP_SECONDS, 2 * self._kept.get(name, (0, KEEP_SECONDS / 2))[1])
-                    self._kept[name] = (view.now + seconds, seconds)
+                    self._keep(name, view.now, since)
         return found
+
+    def _keep(self, name: str, now: float, unowned_since: float) -> None:
+        """Delay the next release of a partition; the delay doubles with each release, not with each attempt."""
+        until, seconds = self._kept.get(name, (float("-inf"), KEEP_SECONDS / 2))
+        if until <= unowned_since:
+            seconds = min(LONGEST_KEEP_SECONDS, 2 * seconds)
+        self._kept[name] = (now + seconds, seconds)
 
     def _overdue(self, now: float, leases: Mapping[str, Lease]) -> str | None:
         """A partition whose owner does not release it, by the rule of `balancer`."""

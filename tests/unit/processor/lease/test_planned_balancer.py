@@ -132,7 +132,8 @@ def test_a_partition_of_another_host_is_taken_after_the_grace_period_by_the_host
     assert {len(group.decide(here[name], name, back).release) for name in names[:2]} == {1, 2}
 
 
-def test_a_partition_that_its_host_did_not_take_is_offered_at_growing_intervals() -> None:
+@pytest.mark.parametrize("attempts", [1, 20])  # scans until the lease is acquired
+def test_a_partition_that_its_host_did_not_take_is_offered_at_growing_intervals(attempts: int) -> None:
     group, me = Group(count=2), owner(0)
     group.own(me, group.plan(2, 0))
     (other,) = group.plan(2, 1)
@@ -143,6 +144,9 @@ def test_a_partition_that_its_host_did_not_take_is_offered_at_growing_intervals(
         while not group.decide(here, me, fleet).acquire:
             group.now += 1
         assert GRACE_SECONDS <= group.now - began <= GRACE_SECONDS + 2
+        for _ in range(attempts - 1):
+            group.now += 1
+            assert group.decide(here, me, fleet).acquire == (other,)
         group.own(me, {other})
         began = group.now
         while not group.decide(here, me, fleet).release:
