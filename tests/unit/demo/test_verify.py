@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from eventconsumer_demo.verify import Tally, differences, tallies_of
+from eventconsumer_demo.run import show_result
+from eventconsumer_demo.verify import Result, Tally, differences, tallies_of
 
 SENT = {"a": Tally(events=3, id_sum=6), "b": Tally(events=2, id_sum=9)}
 
@@ -40,3 +41,9 @@ def test_rows_are_counted_by_key_with_their_distinct_ids() -> None:
 
 def test_waves_add_up() -> None:
     assert Tally(3, 6, 3) + Tally(2, 9, 2) == Tally(5, 15, 5)
+
+
+def test_the_verdict_is_plain_text_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    show_result(Result(3, {"a": Tally(3, 6, 3)}), [])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.endswith("Every one of 3 events is in the Delta table exactly once (version 3, 1 partition keys).")

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import yaml
 from azure.storage.blob import ContainerClient
+from rich.text import Text
 
 from eventconsumer_demo import watch
 from eventconsumer_demo.batches import Batch, read_batches, table_of
@@ -204,10 +205,9 @@ def show_audit(printed: str) -> None:
 def show_result(result: Result, batches: Sequence[Batch]) -> None:
     """The batches, and the verdict about the table."""
     console.print(table_of(batches))
-    console.print(
-        f"[green bold]Every one of {result.events:,} events is in the Delta table exactly once[/] "
-        f"(version {result.version}, {len(result.tallies)} partition keys)."
-    )
+    verdict = f"Every one of {result.events:,} events is in the Delta table exactly once"
+    details = f" (version {result.version}, {len(result.tallies)} partition keys)."
+    console.print(Text.assemble((verdict, "green bold"), details))
 
 
 def reset(cluster: Cluster) -> None:
