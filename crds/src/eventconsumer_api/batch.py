@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import FailFast, Field
+from pydantic import AwareDatetime, FailFast, Field
 
 from eventconsumer_api.endpoints import AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.host_config import BlobLocation, ResourceRef
@@ -60,7 +60,7 @@ class BatchManifest(Report):
     """The files that a Spark application must process, and no others."""
 
     number: int = Field(ge=1)
-    created_at: datetime
+    created_at: AwareDatetime
     reason: str = Field(description="Which trigger fired: Files, Bytes, Age or Schedule.")
     chain: str = Field(description="Identity of the chain of the files.")
     resource: ResourceRef = Field(description="The EventConsumer that froze it, for messages.")
@@ -110,7 +110,7 @@ class BatchCommit(Report):
 
     number: int = Field(ge=1)
     chain: str = Field(default="", description="Identity of the chain.")
-    committed_at: datetime
+    committed_at: AwareDatetime
     application: str = Field(description="Name of the Spark application that wrote the output.")
     attempt: str = Field(description="Unique id of the writing attempt.")
     output: str = Field(description="Location of the output of this batch.")

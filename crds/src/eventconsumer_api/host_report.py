@@ -18,8 +18,8 @@ REPORT_MAX_BYTES = 1024 * 1024  # a report of 1,024 partitions with the longest 
 # https://learn.microsoft.com/azure/event-hubs/event-hubs-quotas
 REPORT_MAX_ITEMS = 2048
 
-_MOST = 2**63 - 1  # sequence numbers and sizes are 64-bit integers
-_MOST_SECONDS = 1e10  # 300 years
+COUNT_MAX = 2**63 - 1  # sequence numbers and sizes are 64-bit integers
+SECONDS_MAX = 1e10  # 300 years
 
 
 def _cut(limit: int) -> tuple[BeforeValidator, StringConstraints]:
@@ -31,10 +31,10 @@ def _cut(limit: int) -> tuple[BeforeValidator, StringConstraints]:
     return BeforeValidator(cut), StringConstraints(max_length=limit)
 
 
-Count = Annotated[int, Field(ge=0, le=_MOST)]
-Number = Annotated[int, Field(ge=-_MOST - 1, le=_MOST)]  # of a slot, an event or an epoch
+Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
+Number = Annotated[int, Field(ge=-COUNT_MAX - 1, le=COUNT_MAX)]  # of a slot, an event or an epoch
 PartitionCount = Annotated[int, Field(ge=0, le=REPORT_MAX_ITEMS)]
-Seconds = Annotated[float, Field(ge=0, le=_MOST_SECONDS, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=SECONDS_MAX, allow_inf_nan=False)]
 Rate = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 PartitionId = Annotated[str, StringConstraints(max_length=64)]
 Name = Annotated[str, *_cut(256)]  # owner ids of hosts have at most 206 characters, so a cut one is never one of them

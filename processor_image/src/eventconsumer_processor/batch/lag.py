@@ -170,7 +170,7 @@ def lag_of(heads: Heads, reached: int, since: datetime | None, now: datetime) ->
     if info is None or info.last + 1 < reached:
         return PartitionLag()
     first = max(reached, info.earliest)
-    events = info.last + 1 - first
+    events = max(0, info.last + 1 - first)
     seconds = heads.age(first, since, now).total_seconds() if events else 0.0
     return PartitionLag(events=events, seconds=round(seconds, 1))
 
@@ -187,5 +187,5 @@ def first_wanted(wanted: Position, info: PartitionInfo) -> int:
         case PositionType.SEQUENCE_NUMBER if wanted.sequence_number is not None:
             return max(info.earliest, wanted.sequence_number)
         case PositionType.ENQUEUED_TIME if wanted.enqueued_time is not None:
-            return nothing if info.last_enqueued_time < wanted.enqueued_time else info.earliest
+            return nothing if info.ends_before(wanted.enqueued_time) else info.earliest
     return info.earliest

@@ -21,7 +21,7 @@ from eventconsumer_processor.batch.lag import Era, Heads, Ledger, first_wanted, 
 from eventconsumer_processor.batch.log import BatchLog, BatchState
 from eventconsumer_processor.batch.plan import Waiting
 from eventconsumer_processor.batch.rate_limit import start_of, turn
-from eventconsumer_processor.batch.report import batch_report
+from eventconsumer_processor.batch.report import batch_report, count
 from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.lease.model import Lease, Listing
 from eventconsumer_processor.partition import marks
@@ -275,16 +275,16 @@ class Measure:
             lag_seconds=max((lag.seconds or 0.0 for lag in lags.values()), default=0.0) if complete else None,
             lags=lags,
             last_enqueued_time=max((info.last_enqueued_time for info in heads), default=None) if complete else None,
-            files=totals.files,
-            events=totals.events,
-            bytes=totals.bytes,
-            gap_events=totals.gap_events,
+            files=count(totals.files),
+            events=count(totals.events),
+            bytes=count(totals.bytes),
+            gap_events=count(totals.gap_events),
             gaps={ledger.chain.partition: ledger.newest_gap for ledger in self._all() if ledger.newest_gap},
             last_file_time=max(times, default=self.state.last.created_at if self.state.last else None),
-            pending_files=pending_files,
-            pending_bytes=pending_bytes,
+            pending_files=count(pending_files),
+            pending_bytes=count(pending_bytes),
             pending_seconds=round(max(0.0, (self._now() - oldest).total_seconds()), 1) if oldest else 0.0,
-            processed_files=self.state.processed_files,
+            processed_files=count(self.state.processed_files),
             committed_batch=self.state.committed_number,
             committed_reason=self.state.committed_reason,
             last_commit=self.state.commit,

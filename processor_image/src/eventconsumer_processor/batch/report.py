@@ -1,10 +1,18 @@
 """Reports of batches and commit records. Pure."""
 
 from eventconsumer_api.batch import BatchCommit, BatchManifest, Quarantine
-from eventconsumer_api.host_report import BatchReport, CommitReport
+from eventconsumer_api.host_report import COUNT_MAX, SECONDS_MAX, BatchReport, CommitReport
 
 _NAMED = 3  # files named in a text
 _LONGEST = 600  # characters of a cause
+
+
+def count(number: int) -> int:
+    """A number of a record as a count of a report.
+
+    Programs of users, and holders of the storage key, can write any number; a report has counts of 64 bits.
+    """
+    return min(max(number, 0), COUNT_MAX)
 
 
 def batch_report(batch: BatchManifest) -> BatchReport:
@@ -12,8 +20,8 @@ def batch_report(batch: BatchManifest) -> BatchReport:
     return BatchReport(
         number=batch.number,
         files=len(batch.files),
-        bytes=sum(file.size for file in batch.files),
-        events=sum(file.count for file in batch.files),
+        bytes=count(sum(file.size for file in batch.files)),
+        events=count(sum(file.count for file in batch.files)),
         reason=batch.reason,
         created_at=batch.created_at,
     )
@@ -25,12 +33,12 @@ def commit_report(commit: BatchCommit) -> CommitReport:
         number=commit.number,
         committed_at=commit.committed_at,
         application=commit.application,
-        rows_read=commit.rows_read,
-        rows_written=commit.rows_written,
-        seconds=commit.seconds,
-        output_version=commit.output_version,
-        quarantined_files=commit.totals.quarantined_files,
-        quarantined_rows=commit.totals.quarantined_rows,
+        rows_read=count(commit.rows_read),
+        rows_written=count(commit.rows_written),
+        seconds=min(max(commit.seconds, 0.0), SECONDS_MAX),
+        output_version=None if commit.output_version is None else count(commit.output_version),
+        quarantined_files=count(commit.totals.quarantined_files),
+        quarantined_rows=count(commit.totals.quarantined_rows),
         quarantine=quarantine_text(commit.quarantine) if commit.quarantine else "",
     )
 

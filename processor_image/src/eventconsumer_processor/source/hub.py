@@ -5,7 +5,7 @@ opened: only the pump decides on retries, epochs and positions.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 
 from eventconsumer_api.v1alpha1 import Position
@@ -25,6 +25,9 @@ class HubInfo:
     host: str = ""  # the endpoint as in the connection string, with the port if it has one
 
 
+_PRECISION = timedelta(seconds=1)
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
     """The retained range of a partition; both sequence numbers are -1 if it never had an event.
@@ -42,6 +45,14 @@ class PartitionInfo:
     def earliest(self) -> int:
         """Sequence number of the first retained event, or of the next event if no event is retained."""
         return self.last + 1 if self.is_empty else self.first
+
+    def ends_before(self, when: datetime) -> bool:
+        """Whether the last event was certainly enqueued before `when`.
+
+        The time is compared to the second: no source says that it equals the enqueued time of the event to the
+        millisecond.
+        """
+        return when - self.last_enqueued_time >= _PRECISION
 
 
 class Source(Protocol):

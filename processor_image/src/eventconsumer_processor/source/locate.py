@@ -1,14 +1,11 @@
 """Resolves a time or an offset to a sequence number, with a link to the hub."""
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from eventconsumer_api.v1alpha1 import Position, PositionType
 from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.source.hub import PartitionInfo, Source
-
-# No source says that the time in a partition's properties equals that of its last event to the millisecond.
-_PRECISION = timedelta(seconds=1)
 
 
 async def locate(
@@ -33,8 +30,7 @@ async def locate(
     by_time = position.type is PositionType.ENQUEUED_TIME
     where = position.enqueued_time if by_time else position.offset
     assert where is not None  # noqa: S101 - the schema sees to it
-    behind = where - end.last_enqueued_time if isinstance(where, datetime) else timedelta()
-    if end.is_empty or behind >= _PRECISION:
+    if end.is_empty or (isinstance(where, datetime) and end.ends_before(where)):
         return end.last + 1
     source = await open_at(where)
     try:
@@ -42,7 +38,7 @@ async def locate(
     finally:
         await source.close()
     if not len(found):
-        if behind > timedelta():
+        if isinstance(where, datetime) and where > end.last_enqueued_time:
             return end.last
         raise HubUnreachable(f"partition {partition} delivered no event at {where} within {seconds:.0f} s")
     return found.first + 1 if found.last_offset == where else found.first

@@ -20,3 +20,15 @@ class WriteResult:
     quarantined_rows: int = 0
     rows_path: str = ""
     message: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a result without a number of rows, before it is committed.
+
+        Raises:
+            ValueError: There is no number, or it is negative.
+        """
+        if self.rows is None or self.rows < 0:
+            raise ValueError(
+                f"the program returned {self.rows} as the number of rows of its result: return 0 or more, such as the "
+                "result of batch.write_parquet"
+            )

@@ -130,6 +130,7 @@ def test_a_long_lag_does_not_grow_the_memory_and_keeps_its_age() -> None:
         (Position(type=PositionType.SEQUENCE_NUMBER, sequence_number=90), 90),
         (Position(type=PositionType.SEQUENCE_NUMBER, sequence_number=7), 80),
         (Position(type=PositionType.ENQUEUED_TIME, enqueued_time=ago(-1)), 100),
+        (Position(type=PositionType.ENQUEUED_TIME, enqueued_time=ago(-0.5)), 80),  # perhaps whole seconds
         (Position(type=PositionType.ENQUEUED_TIME, enqueued_time=ago(1)), 80),
         (Position(type=PositionType.OFFSET, offset="990"), 80),
     ],

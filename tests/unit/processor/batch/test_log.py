@@ -14,6 +14,7 @@ from eventconsumer_processor.batch.lag import Ledger
 from eventconsumer_processor.batch.log import COMMIT_LIMIT, BatchLog, BatchState
 from eventconsumer_processor.batch.memory import manifest_limit
 from eventconsumer_processor.batch.plan import freeze
+from eventconsumer_processor.batch.report import batch_report
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, slot_of
 from eventconsumer_storage.errors import Damaged, Unavailable
 from tests.support.fakes.blobs import FakeBlobStore, Fault
@@ -193,6 +194,7 @@ async def test_a_damaged_manifest_is_named() -> None:
         (b"{", "Invalid JSON"),
         (record(2), "it is of batch 2"),
         (b" " * (COMMIT_LIMIT + 1), "at most are read"),
+        (record(1).replace(b"2026-01-01T00:00:00Z", b"2026-01-01T00:00:00"), "committedAt: Input should have timezone"),
     ],
 )
 async def test_a_commit_record_that_cannot_be_read_counts_and_is_named_until_it_can(data: bytes, why: str) -> None:
@@ -214,6 +216,23 @@ async def test_a_commit_record_that_cannot_be_read_counts_and_is_named_until_it_
     state = await log.poll(state)
     assert (state.open, state.damage) == (two, None)
     assert state.commit is not None and state.commit.number == 1
+
+
+@virtual
+@pytest.mark.parametrize(("written", "reported"), [(-1, 0), (2**70, 2**63 - 1)])
+async def test_counts_of_a_user_s_program_are_reported_within_the_range_of_a_report(
+    written: int, reported: int
+) -> None:
+    blobs = FakeBlobStore(virtual_clock)
+    log = BatchLog(blobs, "p")
+    file = BatchFile(path="p/0", etag="e", size=-10, partition="0", first=0, last=4, count=written)
+    await log.freeze(freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW))
+    await blobs.put(commit_name("p", 1), record(1, rows_written=written, rows_read=-2, seconds=-1))
+    state = await log.restore()
+    assert state.damage is None and state.commit is not None and state.last is not None
+    assert (state.commit.rows_written, state.commit.rows_read, state.commit.seconds) == (reported, 0, 0)
+    damaged = batch_report(state.last.model_copy(update={"files": [file]}))
+    assert (damaged.events, damaged.bytes) == (reported, 0)
 
 
 @virtual

@@ -2,10 +2,15 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
+from eventconsumer_api.batch import BatchManifest, Totals
+from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.host_report import PartitionLag
 from eventconsumer_processor.batch.lag import STALE
+from eventconsumer_processor.batch.log import BatchState
 from eventconsumer_processor.batch.measure import OFTEN_LOOK_SECONDS, RARE_LOOK_SECONDS
+from eventconsumer_processor.lease.model import Listing
 from tests.support.fakes.virtual import virtual
 from tests.unit.processor.measuring import TimedHub, World, now
 from tests.unit.processor.stage import CONFIG
@@ -58,6 +63,22 @@ async def test_retention_behind_the_checkpoint_leaves_only_what_is_there() -> No
     assert (await world.report(measure)).lag_events == 30
     world.hub.partitions["0"].retain_from(100)
     assert (await world.report(measure)).lags["0"] == PartitionLag(events=0, seconds=0)
+
+
+@virtual
+async def test_totals_of_a_manifest_that_somebody_changed_end_no_leader() -> None:
+    world = World(TimedHub(1))
+    await world.drain("0", 9)
+    measure = await world.measure()
+    await world.report(measure)
+    for number, expected in ((-50, 0), (2**70, 2**63 - 1)):
+        owner = ResourceRef(namespace="shop", name="orders", uid="u")
+        totals = Totals(files=number, events=number, bytes=number, gap_events=number)
+        kept: Any = {"resource": owner, "chain": "c1", "incarnation": "e", "reason": "Age", "created_at": now()}
+        manifest = BatchManifest(number=1, files=[], ranges={}, next={}, totals=totals, **kept)
+        measure.state = BatchState(manifest, committed=True)
+        report = measure.report(["0"], Listing({}, {}))
+        assert (report.events, report.processed_files) == (expected, expected)
 
 
 @virtual

@@ -1,6 +1,9 @@
 """Content of a commit: running totals, the newest quarantine; a replay's sum; the URL of the manifest."""
 
 import json
+from typing import Any
+
+import pytest
 
 from eventconsumer_api.batch import BatchCommit, BatchFile, CommitTotals, Quarantine, ReplayOf, manifest_url
 from eventconsumer_spark.attempt.commit import LeftOut, quarantine_of, totals_after
@@ -16,6 +19,12 @@ OLD = Quarantine(number=2, files=[FILE], message="old")
 
 def before(**changes: object) -> BatchCommit:
     return record("a").model_copy(update={"number": 2, **changes})
+
+
+@pytest.mark.parametrize("rows", [-1, None])
+def test_a_program_must_return_the_number_of_its_rows(rows: Any) -> None:
+    with pytest.raises(ValueError, match=rf"^the program returned {rows} as the number of rows of its result: return"):
+        WriteResult(rows)
 
 
 def test_totals_go_on_from_the_commit_before() -> None:
