@@ -185,9 +185,7 @@ class Cluster:
                 running, all_of_them = len(alive), len(self.components)
                 missing = "" if running == all_of_them else "; starting missing processes"
                 progress.note(f"{running} of {all_of_them} processes run{missing}")
-                network.set_up(
-                    self.network, Forwarding(self.layout.forwarding)
-                )  # if other programs removed its interface or rules
+                self._set_up_network()  # if other programs removed its interface or rules
                 return
             self._sweep(progress, store_is_empty=self._stop())
             host.check_alone(self.layout.live)

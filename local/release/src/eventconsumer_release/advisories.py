@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from eventconsumer_release.errors import ReleaseError
@@ -112,7 +113,7 @@ def coverage(records: Iterable[Record]) -> dict[str, Coverage]:
 
 def _name(package: Pinned) -> str:
     name = f"{package.namespace}/{package.name}" if package.namespace else package.name
-    return re.sub(r"[-_.]+", "-", name).lower() if package.kind == "pypi" else name
+    return canonicalize_name(name) if package.kind == "pypi" else name
 
 
 def _is_affected(package: Pinned, entry: Mapping[str, Any]) -> bool:

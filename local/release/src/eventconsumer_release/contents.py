@@ -9,6 +9,8 @@ from email.parser import HeaderParser
 from hashlib import sha256
 from pathlib import PurePosixPath
 
+from packaging.utils import canonicalize_name
+
 DPKG_STATUS = "var/lib/dpkg/status"
 OS_RELEASE = "usr/lib/os-release"
 DECODER = "libeventconsumer_decoder.so"
@@ -62,7 +64,7 @@ def packages(files: Mapping[str, bytes], version: str) -> Iterator[Installed]:
             yield from _debian(content.decode(), release)
         elif name == "METADATA":
             fields = HeaderParser().parsestr(content.decode(errors="replace"), headersonly=True)
-            yield Installed("pypi", "", _normalized(fields["Name"]), fields["Version"], path)
+            yield Installed("pypi", "", canonicalize_name(fields["Name"]), fields["Version"], path)
         elif path.endswith(".jar"):
             group, artifact, number = _coordinates(name.removesuffix(".jar"), content)
             kind = "maven" if group else "generic"
@@ -111,8 +113,3 @@ def _coordinates(name: str, content: bytes) -> tuple[str, str, str]:
                     return fields.get("groupId", ""), artifact, version
     stem, *number = re.split(r"-(?=\d)", name, maxsplit=1)
     return "", stem, "".join(number)
-
-
-def _normalized(name: str) -> str:
-    """The name in package URLs and lock files (packaging.python.org, "Names and normalization")."""
-    return re.sub(r"[-_.]+", "-", name).lower()
