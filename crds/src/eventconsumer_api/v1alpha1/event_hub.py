@@ -59,7 +59,7 @@ class EventHub(Model):
     transport: HubTransport = Field(
         default=HubTransport.AMQP,
         description="Amqp: AMQP over TLS, port 5671. AmqpWebSockets: AMQP over WebSockets, port 443, for networks with "
-        "an HTTP proxy or without port 5671; more CPU time per event.",
+        "an HTTP proxy or without port 5671; without the compiled decoder, more CPU time per event.",
     )
     authentication: Authentication = Field(
         description="Authentication of hosts at Event Hubs; the right Listen is sufficient."
