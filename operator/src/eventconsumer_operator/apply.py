@@ -1,9 +1,10 @@
-"""Applies a plan: server-side apply, create, delete.
+"""Applies a plan: create, server-side apply, delete.
 
 An object carries the digest of the manifest that was applied to it. It is written again only if the digest or a field
 of the operator has changed. An error of one object does not prevent the others from being applied.
 """
 
+import contextlib
 import hashlib
 import json
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.labels import COMPONENT_SPARK
 from eventconsumer_api.v1alpha1 import KIND
 from eventconsumer_operator import metrics
-from eventconsumer_operator.errors import DependencyNotReady, Gone, NameTaken, OperatorError
+from eventconsumer_operator.errors import Changed, DependencyNotReady, Gone, NameTaken, OperatorError
 from eventconsumer_operator.kube.api import Api
 from eventconsumer_operator.kube.manifest import (
     EVENT_CONSUMER,
@@ -23,6 +24,7 @@ from eventconsumer_operator.kube.manifest import (
     kind_of,
     name_of,
 )
+from eventconsumer_operator.kube.ownership import created_entries, handed_over
 from eventconsumer_operator.plan import Plan
 from eventconsumer_operator.resource.names import selector
 from eventconsumer_operator.resource.observed import Consumer, Observed, consumer_from
@@ -139,9 +141,17 @@ async def _apply_one(api: Api, observed: Observed, manifest: Manifest) -> list[s
         # The store only holds objects with our label; another owner's object may have this name.
         live = await api.get(kind, observed.consumer.key.namespace, name_of(manifest))
     if live is None:
-        await api.apply(stamped)
+        created = await api.create(stamped)
+        if created is None:
+            raise Changed(f"{describe(manifest)} was created by another client at the same time")
+        with contextlib.suppress(Changed):  # the next reconcile hands over
+            await _hand_over(api, created)
         return [f"{describe(manifest)} created"]
     _check_owner(observed, live)
+    if created_entries(live):
+        complete = await api.get(kind, observed.consumer.key.namespace, name_of(manifest))
+        if complete is not None and created_entries(complete):
+            await _hand_over(api, complete)
     why = difference(manifest, live)
     if why is None and difference(stamped, live):
         why = "the operator no longer sets some fields"
@@ -150,6 +160,11 @@ async def _apply_one(api: Api, observed: Observed, manifest: Manifest) -> list[s
     # The store may be outdated: never take over an object that has replaced the one that was compared.
     await api.apply(_with_uid(stamped, live["metadata"]["uid"]))
     return [f"{describe(manifest)} corrected: {why}"]
+
+
+async def _hand_over(api: Api, live: Manifest) -> None:
+    """Make a later apply remove the fields of the creation that it omits."""
+    await api.merge(kind_of(live), live["metadata"]["namespace"], name_of(live), handed_over(live))
 
 
 def _check_owner(observed: Observed, child: Manifest) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.labels import FIELD_MANAGER
 from eventconsumer_operator.errors import Changed, Gone, OperatorError, Refused
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing, install_hint, kind_of, name_of
 from eventconsumer_operator.kube.store import Store
@@ -34,6 +35,7 @@ class FakeKubernetes:
         self.unserved: set[Kind] = set()
         self._objects: dict[Where, Manifest] = {}
         self._applied: dict[tuple[Where, str], Manifest] = {}
+        self._created: dict[Where, Manifest] = {}  # whose fields are not owned by `Apply` yet
         self._version = 0
         self._failures: list[tuple[str, Callable[[Manifest | None], bool], OperatorError]] = []
 
@@ -145,7 +147,10 @@ class FakeKubernetes:
         if self._where(manifest) in self._objects:
             return None
         self.writes["create"] += 1
-        return self.put(manifest)
+        entry = {"manager": FIELD_MANAGER, "operation": "Update", "fieldsV1": {}}
+        metadata = manifest["metadata"] | {"managedFields": [entry]}
+        self._created[self._where(manifest)] = copy.deepcopy(manifest)
+        return self.put(manifest | {"metadata": metadata})
 
     async def merge(self, kind: Kind, namespace: str, name: str, change: Manifest) -> Manifest:
         """See `Api`."""
@@ -153,7 +158,12 @@ class FakeKubernetes:
         if (kind, namespace, name) not in self._objects:
             raise Gone(f"{name} does not exist")
         result = copy.deepcopy(self._objects[kind, namespace, name])
+        version = result["metadata"]["resourceVersion"]
+        if change.get("metadata", {}).get("resourceVersion", version) != version:
+            raise Changed(f"{name} is at version {version}")
         _merge(result, change)
+        if any(entry["operation"] == "Apply" for entry in change.get("metadata", {}).get("managedFields", [])):
+            self._applied[(kind, namespace, name), ""] = self._created.pop((kind, namespace, name))
         self.writes["merge"] += 1
         return self.put(result)
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.apply import ANNOTATION_APPLIED, Outcome, apply
-from eventconsumer_operator.errors import NameTaken
+from eventconsumer_operator.errors import Changed, NameTaken
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, SERVICE, STATEFUL_SET, difference
 from eventconsumer_operator.plan import make_plan
@@ -39,7 +40,7 @@ async def test_what_is_as_wanted_is_not_written_again(api: FakeKubernetes) -> No
         "statefulset/orders-host created",
     )
     assert (await once(api)).changes == ()
-    assert api.writes["apply"] == 4
+    assert dict(api.writes) == {"create": 4, "merge": 4}
 
 
 async def test_a_correction_says_what_was_wrong(api: FakeKubernetes) -> None:
@@ -91,6 +92,39 @@ async def test_an_object_of_somebody_else_is_not_touched(api: FakeKubernetes) ->
     assert "configmap/orders-host exists and has another owner: rename or delete it" in str(error)
     assert api.peek(CONFIG_MAP, "shop", "orders-host")["data"] == {}
     assert ANNOTATION_APPLIED not in api.peek(CONFIG_MAP, "shop", "orders-host")["metadata"].get("annotations", {})
+
+
+async def test_an_object_that_is_created_at_the_same_time_is_not_taken_over(api: FakeKubernetes) -> None:
+    theirs: dict[str, Any] = {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orders-host", "namespace": "shop"}, "data": {},
+    }  # fmt: skip
+
+    class Late(FakeKubernetes):
+        """The other client is faster than the operator."""
+
+        async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
+            found = await super().get(kind, namespace, name)
+            if kind == CONFIG_MAP and found is None:
+                self.put(theirs)
+            return found
+
+    late = Late()
+    late.put(event_consumer("orders", SPEC))
+    (error,) = (await once(late)).errors
+    assert isinstance(error, Changed)
+    assert late.peek(CONFIG_MAP, "shop", "orders-host")["data"] == {}
+    (error,) = (await once(late)).errors
+    assert isinstance(error, NameTaken)
+
+
+async def test_fields_of_a_creation_are_handed_over_later_if_the_object_had_changed(api: FakeKubernetes) -> None:
+    api.put(event_consumer("orders", spec_with("pods.resources", {"limits": {"memory": "1Gi", "cpu": "1"}})))
+    api.fail_once("merge", Changed("its controller was faster"))
+    first = await once(api)
+    assert len(first.changes) == 4 and not first.errors
+    api.put(event_consumer("orders", spec_with("pods.resources", {"requests": {"memory": "1Gi", "cpu": "1"}})))
+    assert not (await once(api)).errors
+    assert dict(api.writes) == {"create": 4, "merge": 4, "apply": 1}
 
 
 JSON = st.recursive(

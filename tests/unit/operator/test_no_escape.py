@@ -46,6 +46,7 @@ ANY = specs(
         "spec.eventHub.authentication": SIGN_IN,
         "spec.leaseStore.authentication": SIGN_IN,
         "spec.sink.authentication": SIGN_IN,
+        "spec.proxy.url": st.from_regex(r"http://[a-z0-9]{1,9}:[0-9]{1,5}", fullmatch=True),  # a rule of the CRD
         "spec.processing.image": st.sampled_from(["registry.example/shop/orders:1", "evil.example/x", "host:1"]),
         "spec.spark.application.image": st.sampled_from(["registry.example/spark/mine:1", "evil.example/x", "spark:1"]),
         "spec.spark.application.conf{}": CONF_NAMES,

@@ -9,6 +9,7 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.labels import COMPONENT_HOST, COMPONENT_PROBE, COMPONENT_SPARK, LABEL_CONSUMER
 from eventconsumer_api.spark import Launcher
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND, PLURAL
+from eventconsumer_operator.kube.ownership import created_entries
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,8 @@ def trimmed(manifest: Manifest) -> Manifest:
         references = metadata.get("ownerReferences", [])
         if owners := [each for each in references if each.get("controller") or each["kind"] == KIND]:
             kept["ownerReferences"] = owners[:_OWNERS]
+        if entries := created_entries(manifest):
+            kept["managedFields"] = [{name: entries[0][name] for name in ("manager", "operation")}]
     content = _content(manifest)
     if (size := _size(content)) > CONTENT_MAX_BYTES:
         content = {"spec": {OVERSIZED: size}} if manifest["kind"] == KIND else {}

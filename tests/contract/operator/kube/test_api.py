@@ -11,6 +11,7 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Changed, Gone
 from eventconsumer_operator.kube.api import Api, KubernetesApi
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, EVENT, EVENT_CONSUMER
+from eventconsumer_operator.kube.ownership import created_entries, handed_over
 from tests.contract.operator.conftest import Cluster
 from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 
@@ -78,6 +79,18 @@ async def test_create_returns_none_where_the_name_is_taken(place: Place) -> None
     assert await place.api.create(config_map(place, {"a": "2"})) is None
     found = await place.found()
     assert found["data"] == {"a": "1"}
+
+
+async def test_fields_of_a_creation_are_removed_by_an_apply_once_they_are_handed_over(place: Place) -> None:
+    created = await place.api.create(config_map(place, {"a": "1", "b": "2"}))
+    assert created is not None and created_entries(created)
+    changed = await place.api.merge(CONFIG_MAP, place.namespace, "c", {"metadata": {"labels": {"theirs": "x"}}})
+    with pytest.raises(Changed):
+        await place.api.merge(CONFIG_MAP, place.namespace, "c", handed_over(created))
+    merged = await place.api.merge(CONFIG_MAP, place.namespace, "c", handed_over(changed))
+    assert not created_entries(merged) and merged["data"] == created["data"]
+    applied = await place.api.apply(config_map(place, {"b": "3"}, uid=created["metadata"]["uid"]))
+    assert applied["data"] == {"b": "3"}
 
 
 async def test_delete_spares_an_object_with_another_uid(place: Place) -> None:
