@@ -1,6 +1,7 @@
 """The kinds of objects that the operator uses, and functions on manifests. Pure."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -129,6 +130,20 @@ class Digest:
         return cls(hashlib.sha256(text.encode(errors="surrogatepass")).digest())
 
 
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A spec as JSON, which takes a third of the memory of its objects."""
+
+    text: bytes
+
+
+def spec_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of an EventConsumer, from the API server or from the store."""
+    spec = manifest.get("spec", {})
+    found: dict[str, Any] = json.loads(spec.text) if isinstance(spec, Packed) else spec
+    return found
+
+
 def trimmed(manifest: Manifest) -> Manifest:
     """The part of an object that the operator uses, of limited size; the rest is not held in memory.
 
@@ -151,6 +166,8 @@ def trimmed(manifest: Manifest) -> Manifest:
     content = _content(manifest)
     if (size := _size(content)) > CONTENT_MAX_BYTES:
         content = {"spec": {OVERSIZED: size}} if manifest["kind"] == KIND else {}
+    elif isinstance(content.get("spec"), dict) and manifest["kind"] == KIND:
+        content["spec"] = Packed(json.dumps(content["spec"], separators=(",", ":")).encode())
     return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": kept} | content
 
 
@@ -181,6 +198,8 @@ def containers_of(job: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _size(node: object) -> int:
     """The approximate size of a value as JSON, bytes; a digest counts as its text."""
+    if isinstance(node, Packed):
+        return len(node.text)
     if isinstance(node, dict):
         return sum(len(name) + 4 + _size(value) for name, value in node.items()) + 2
     if isinstance(node, list):

@@ -16,6 +16,7 @@ from eventconsumer_api.host_report import FleetReport, HostReport, Problem
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
+from eventconsumer_operator.kube.manifest import spec_of
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def consumer_from(manifest: Manifest) -> Consumer:
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
         generation=metadata.get("generation", 0),
-        spec=manifest.get("spec", {}),
+        spec=spec_of(manifest),
         status=status,
     )
 
