@@ -27,6 +27,8 @@ from eventconsumer_processor.identity.records import (
     Times,
     claim_chain,
     claim_leases,
+    lease_record,
+    restore_lease_record,
     until_moved,
 )
 from eventconsumer_processor.identity.segments import current
@@ -183,7 +185,10 @@ class SimHost:
         store = lease_store(config, info, self._leases, self.machine.time)
         manager = self.manager = PartitionManager(work, store, chain, self.news)
         leader = Leader(work, blobs=sink, eras=partial(eras_of, config, info, segments, sink), partitions=manager)
-        moved = until_moved(sink, config, segments[-1], manager.in_doubt, self.machine.time)
+        record = lease_record(config, info, identity, sink.account, self._times.now())
+        restore = partial(restore_lease_record, self._leases, store.folder, record)
+        clock = self.machine.time
+        moved = until_moved(sink, config, segments[-1], restore=restore, in_doubt=manager.in_doubt, clock=clock)
         ends = manager.run(lambda: None), leader.run(), self._stop.wait(), moved
         loops = [asyncio.create_task(each) for each in ends]
         try:

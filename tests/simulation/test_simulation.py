@@ -55,6 +55,20 @@ def test_a_partition_is_given_up_although_its_epoch_is_being_raised() -> None:
     assert not outcome.violation
 
 
+def test_the_next_resource_knows_the_leases_whose_record_was_deleted_before_the_hub_lost_events() -> None:
+    """A checkpoint beyond the end of the hub is then no sign of another program."""
+    script: list[Step] = [
+        ("start", (0, 0)), ("start", (4, 0)), ("start", (1, 0)), ("produce", (6, 5)), ("wait", (6,)),
+        ("commit batch", (1,)), ("start", (5, 0)), ("mend", (0,)), ("operator", (0, 0)), ("rivals leave", (0,)),
+        ("produce", (11, 0)), ("produce", (1, 6)), ("wait", (2,)), ("crash", (5, 1)), ("operator", (0, 1)),
+        ("wait", (3,)), ("wait", (7,)), ("hold a file", ()), ("delete leases", ()), ("drop link", (2,)),
+        ("fail over", (7, 2)), ("wait", (7,)),
+    ]  # fmt: skip
+    outcome = run("1/1382", script)
+    assert any("took over the chain" in line for line in outcome.trace)
+    assert not outcome.violation
+
+
 def test_the_same_seed_is_the_same_run_in_any_process() -> None:
     def replay(hash_seed: str) -> str:
         done = subprocess.run(

@@ -31,14 +31,14 @@ from eventconsumer_processor.host.health import HealthServer, Heartbeat
 from eventconsumer_processor.host.registration import Registration, receiver_of, register
 from eventconsumer_processor.host.replay import BoundedHub, Totals, completed, totals
 from eventconsumer_processor.host.storagecalls import StorageCalls, idle_per_hour
-from eventconsumer_processor.identity.records import until_moved
+from eventconsumer_processor.identity.records import lease_record, restore_lease_record, until_moved
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.manager import PartitionManager
 from eventconsumer_processor.partition.operator_messages import OperatorMessages
 from eventconsumer_processor.sink.formats import files_of
-from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_processor.sink.slots import Chain, utc_now
 from eventconsumer_storage.credential import fingerprint
 from eventconsumer_storage.errors import StorageError
 from eventconsumer_storage.lease_time import boottime
@@ -183,13 +183,23 @@ class Host:
             eras=partial(eras_of, config, info, registration.segments, registration.sink),
             partitions=partitions,
         )
+        record = lease_record(config, info, registration.chain, registration.sink.account, utc_now())
+        restore = partial(restore_lease_record, registration.leases, leases.folder, record)
         self._enter(HostState.RUNNING)
         loops = [
             asyncio.create_task(partitions.run(self._heartbeat.beat), name="scan"),
             asyncio.create_task(leader.run(), name="lead"),
             asyncio.create_task(self._changed(seen), name="watch"),
             asyncio.create_task(
-                until_moved(registration.sink, config, segment, partitions.in_doubt, self._clock), name="identity"
+                until_moved(
+                    registration.sink,
+                    config,
+                    segment,
+                    restore=restore,
+                    in_doubt=partitions.in_doubt,
+                    clock=self._clock,
+                ),
+                name="identity",
             ),
         ]
         if registration.replay:

@@ -66,4 +66,4 @@ def idle_per_hour(renewed: int, seconds: float, *, leads: bool, rests: bool) -> 
     scans = _HOUR / (scan_pause(seconds) * sum(SCAN_JITTER) / 2 * (REST_SCANS if rests else 1))
     lead = min(seconds, LEAD_SECONDS)
     attempts = _HOUR / (RENEW * lead) if leads else _HOUR / (lead / 3 * 0.75 * (STAND_BY if rests else 1))
-    return renewals + scans + attempts + 2 * _HOUR / MOVED_SECONDS
+    return renewals + scans + attempts + 3 * _HOUR / MOVED_SECONDS

@@ -8,7 +8,7 @@ its leases (unless they are shared) and its checkpoints exist in the hub.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
@@ -160,6 +160,8 @@ async def until_moved(
     sink: BlobStore,
     config: HostConfig,
     segment: HubSegment,
+    *,
+    restore: Callable[[], Awaitable[None]],
     in_doubt: Callable[[], bool],
     clock: Callable[[], float],
 ) -> None:
@@ -169,6 +171,7 @@ async def until_moved(
         sink: The container of the files.
         config: The consumer.
         segment: The segment of its hosts.
+        restore: Writes the record of the leases if it is missing; may raise StorageError.
         in_doubt: Whether there is a sign of a change; otherwise checks are rare.
         clock: Seconds that continue during suspend.
     """
@@ -185,6 +188,7 @@ async def until_moved(
             if await is_superseded(sink, config.sink.prefix, segment):
                 log.info("the chain continues in a new segment: registering again", before=segment.number)
                 return
+            await restore()
 
 
 async def _take_over(resource: ResourceRef, prefix: str, leases: LeaseStore, sink: BlobStore, times: Times) -> None:
@@ -258,8 +262,10 @@ async def restore_lease_record(leases: BlobStore, folder: str, record: LeaseReco
     Raises:
         StorageError: A request failed.
     """
+    name = lease_record_name(folder)
     with contextlib.suppress(Conflict, NotFound):  # NotFound: of the container, which the first host creates
-        await leases.put(lease_record_name(folder), _encoded(record), if_absent=True)
+        if await leases.read(name, RECORD_MAX_BYTES) is None:
+            await leases.put(name, _encoded(record), if_absent=True)
 
 
 def lease_record(config: HostConfig, info: HubInfo, chain: str, account: str, now: datetime) -> LeaseRecord:

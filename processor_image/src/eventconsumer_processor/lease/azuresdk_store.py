@@ -94,7 +94,7 @@ class AzureSdkStore:
             listed = await self._blobs.list(self._names.folder)
         except NotFound:  # the container
             return []
-        names = {info.name.removeprefix(self._names.folder).partition("/")[2] for info in listed}
+        names = dict.fromkeys(info.name.removeprefix(self._names.folder).partition("/")[2] for info in listed)
         found: list[Lease] = []
 
         async def look(partition: str) -> None:

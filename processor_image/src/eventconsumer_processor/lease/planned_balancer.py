@@ -124,8 +124,9 @@ class Balancer:
         self._kept = {name: kept for name, kept in self._kept.items() if name in view.leases}
         return [
             name
-            for name in view.mine
-            if plan.get(name, self._ordinal) != self._ordinal
+            for name in view.partitions
+            if name in view.mine
+            and plan.get(name, self._ordinal) != self._ordinal
             and plan[name] in ready
             and self._kept.get(name, (view.now, 0))[0] <= view.now
         ]
