@@ -187,70 +187,79 @@ def stage(demo: Demo) -> Iterator[Stage]:
             demo.cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found")
 
 
+@pytest.fixture
+def two(stage: Stage) -> Stage:
+    """The consumer with two hosts, also where no earlier test has run."""
+    if stage.running() != 2:
+        stage.scale(2)
+        stage.settle(2)
+    return stage
+
+
 def test_a_second_host_gets_its_share_in_seconds(stage: Stage) -> None:
     again = stage.measure("1 -> 2 hosts", 2, lambda: stage.scale(2))
     assert again < PARTITIONS / EVENT_SECONDS  # what was prefetched and not in a file: less than a second's worth
 
 
-def test_a_killed_process_takes_its_partitions_back(stage: Stage) -> None:
+def test_a_killed_process_takes_its_partitions_back(two: Stage) -> None:
     pid = _process(f"{NAME}-host-0")
     if pid is None:
         pytest.skip("the pods' processes are not on this machine")
-    before = [stage.owned(0), stage.owned(1)]
-    stage.measure("SIGKILL of a host's process", 2, lambda: os.kill(pid, signal.SIGKILL))
-    assert [stage.owned(0), stage.owned(1)] == before
+    before = [two.owned(0), two.owned(1)]
+    two.measure("SIGKILL of a host's process", 2, lambda: os.kill(pid, signal.SIGKILL))
+    assert [two.owned(0), two.owned(1)] == before
 
 
 @pytest.mark.long
-def test_a_pod_deleted_by_force_is_replaced_and_its_partitions_taken_over(stage: Stage) -> None:
-    before, uid = stage.owned(1), stage.pod_uid(0)
+def test_a_pod_deleted_by_force_is_replaced_and_its_partitions_taken_over(two: Stage) -> None:
+    before, uid = two.owned(1), two.pod_uid(0)
 
     def act() -> None:
-        stage.cluster.kubectl("delete", "pod", f"{NAME}-host-0", "--grace-period=0", "--force")
-        until(lambda: stage.pod_uid(0) not in {"", uid}, "another pod", pause=0.2)
+        two.cluster.kubectl("delete", "pod", f"{NAME}-host-0", "--grace-period=0", "--force")
+        until(lambda: two.pod_uid(0) not in {"", uid}, "another pod", pause=0.2)
 
-    stage.measure("a pod deleted by force", 2, act)
-    assert stage.owned(1) == before  # the other host kept its own
+    two.measure("a pod deleted by force", 2, act)
+    assert two.owned(1) == before  # the other host kept its own
 
 
-def test_a_rolling_update_leaves_each_partition_with_its_host(stage: Stage) -> None:
-    before = [stage.owned(0), stage.owned(1)]
-    uids = [stage.pod_uid(0), stage.pod_uid(1)]
+def test_a_rolling_update_leaves_each_partition_with_its_host(two: Stage) -> None:
+    before = [two.owned(0), two.owned(1)]
+    uids = [two.pod_uid(0), two.pod_uid(1)]
 
     def act() -> None:
         change = {"spec": {"pods": {"resources": {"requests": {"cpu": "60m"}}}}}
-        stage.cluster.kubectl("patch", "eventconsumer", NAME, "--type=merge", "-p", json.dumps(change))
+        two.cluster.kubectl("patch", "eventconsumer", NAME, "--type=merge", "-p", json.dumps(change))
         until(
-            lambda: not any(stage.pod_uid(number) in {"", uids[number]} for number in range(2)),
+            lambda: not any(two.pod_uid(number) in {"", uids[number]} for number in range(2)),
             "both are replaced",
         )
 
-    again = stage.measure("a rolling update of 2 hosts", 2, act)
+    again = two.measure("a rolling update of 2 hosts", 2, act)
     assert again < 2 * PARTITIONS / EVENT_SECONDS
-    assert [stage.owned(0), stage.owned(1)] == before
+    assert [two.owned(0), two.owned(1)] == before
 
 
-def test_draining_a_node_takes_one_host_at_a_time(stage: Stage) -> None:
-    before, uid = [stage.owned(0), stage.owned(1)], stage.pod_uid(0)
+def test_draining_a_node_takes_one_host_at_a_time(two: Stage) -> None:
+    before, uid = [two.owned(0), two.owned(1)], two.pod_uid(0)
 
     def act() -> None:
-        stage.evict(0)
+        two.evict(0)
         with pytest.raises(DemoError) as refused:
-            stage.evict(1)
+            two.evict(1)
         assert "disruption budget" in refused.value.detail
-        until(lambda: stage.pod_uid(0) not in {"", uid}, "another pod", pause=0.2)
+        until(lambda: two.pod_uid(0) not in {"", uid}, "another pod", pause=0.2)
 
-    again = stage.measure("an eviction", 2, act)
+    again = two.measure("an eviction", 2, act)
     assert again < PARTITIONS / EVENT_SECONDS
-    assert [stage.owned(0), stage.owned(1)] == before
+    assert [two.owned(0), two.owned(1)] == before
 
 
-def test_a_host_that_leaves_hands_over_first(stage: Stage) -> None:
+def test_a_host_that_leaves_hands_over_first(two: Stage) -> None:
     def act() -> None:
-        stage.scale(1)
-        until(lambda: stage.running() == 1, "the StatefulSet shrinks")
+        two.scale(1)
+        until(lambda: two.running() == 1, "the StatefulSet shrinks")
 
-    again = stage.measure("2 -> 1 hosts", 1, act)
+    again = two.measure("2 -> 1 hosts", 1, act)
     assert again < PARTITIONS / EVENT_SECONDS
 
 

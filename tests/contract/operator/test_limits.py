@@ -21,18 +21,6 @@ from tests.contract.operator.test_operator import SPEC, Operator
 from tests.support.fakes.kubernetes import event_consumer
 from tests.support.waiting import HANG_SECONDS
 
-# The greatest arguments, properties and partition maps that the schema accepts.
-LARGE = SPEC | {
-    "suspend": True,
-    "startingPosition": {"partitions": {str(number): {"type": "Offset", "offset": "9" * 20} for number in range(512)}},
-    "spark": SPEC["spark"]
-    | {
-        "application": {
-            "arguments": ["x" * 4096] * 8,
-            "conf": {f"spark.sql.{number:02}": "x" * 315 for number in range(100)},
-        }
-    },
-}
 MIB = 1024 * 1024
 
 
@@ -49,6 +37,17 @@ def peak(pid: int) -> int:
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     assert found
     return int(found[1]) * 1024
+
+
+def large(resource: int) -> dict[str, Any]:
+    """A spec with the greatest arguments, properties and partition maps that the schema accepts, unlike all others."""
+    partitions = {str(number): {"type": "Offset", "offset": f"9{resource:019}"} for number in range(512)}
+    application = {
+        "arguments": [f"{resource:04}" + "x" * 4092] * 8,
+        "conf": {f"spark.sql.{number:02}": f"{resource:04}" + "x" * 311 for number in range(100)},
+    }
+    spark = SPEC["spark"] | {"application": application}
+    return SPEC | {"suspend": True, "startingPosition": {"partitions": partitions}, "spark": spark}
 
 
 class Text:
@@ -103,7 +102,7 @@ async def test_large_resources_foreign_objects_and_crowded_reports_leave_the_ope
     async with client.ApiClient(settings) as connection:
         api = KubernetesApi(connection)
         for number in range(specs):
-            assert await api.create(event_consumer(f"large-{number}", LARGE, namespace))
+            assert await api.create(event_consumer(f"large-{number}", large(number), namespace))
         for number in range(others):
             assert await api.create(foreign(namespace, number))
         assert await api.create(event_consumer("orders", SPEC, namespace))

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.labels import COMPONENT_HOST, COMPONENT_PROBE, COMPONENT_SPARK, LABEL_CONSUMER
@@ -130,11 +131,20 @@ class Digest:
         return cls(hashlib.sha256(text.encode(errors="surrogatepass")).digest())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Packed:
-    """A spec as JSON, which takes a third of the memory of its objects."""
+    """A spec as JSON, which takes a third of the memory of its objects; equal specs in memory are one object."""
 
     text: bytes
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> "Packed":
+        """Pack a spec. Each list of a resource has its spec again; the store and the list then share one text."""
+        text = json.dumps(spec, separators=(",", ":")).encode()
+        return _PACKED.setdefault(text, cls(text))
+
+
+_PACKED: WeakValueDictionary[bytes, Packed] = WeakValueDictionary()
 
 
 def spec_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,7 +177,7 @@ def trimmed(manifest: Manifest) -> Manifest:
     if (size := _size(content)) > CONTENT_MAX_BYTES:
         content = {"spec": {OVERSIZED: size}} if manifest["kind"] == KIND else {}
     elif isinstance(content.get("spec"), dict) and manifest["kind"] == KIND:
-        content["spec"] = Packed(json.dumps(content["spec"], separators=(",", ":")).encode())
+        content["spec"] = Packed.of(content["spec"])
     return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": kept} | content
 
 

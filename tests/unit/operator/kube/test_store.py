@@ -22,6 +22,7 @@ from eventconsumer_operator.kube.manifest import (
     STORED,
     Listing,
     controller_uid,
+    spec_of,
     trimmed,
 )
 from eventconsumer_operator.kube.store import Store
@@ -365,6 +366,13 @@ def test_no_object_of_another_client_takes_much_memory(manifest: Manifest) -> No
     assert len(pickle.dumps(found)) < 1000
     assert controller_uid(found) == controller_uid(manifest)  # enough to leave it alone
     assert store.get(kind, SHOP, metadata["name"]) == found
+
+
+def test_a_spec_is_held_once_although_each_list_has_it_again() -> None:
+    listed = [event_consumer("orders", {"suspend": True, "pods": {"labels": {"a": "b"}}}) for _ in range(2)]
+    first, second = (trimmed(each) for each in listed)
+    assert first["spec"] is second["spec"]
+    assert spec_of(first) == listed[0]["spec"]
 
 
 def test_a_spec_of_any_size_takes_little_memory_and_its_resource_says_so() -> None:
