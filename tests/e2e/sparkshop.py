@@ -128,6 +128,11 @@ class SparkShop:
         assert self.rows() == sorted({*range(self.sent)} - self.lost)
         return found
 
+    def assert_retried(self, batch: int | str) -> None:
+        """The second attempt at a batch was the last one; events of one wave may be in several batches."""
+        attempts = [name for name in self.applications() if f"-b{batch}-a" in name]
+        assert [name.rpartition("-a")[2] for name in attempts][-1:] == ["2"], self.applications().keys()
+
     def running(self, role: str) -> dict[str, Any]:
         """Wait for a running driver or executor of the last wave, and return it."""
 

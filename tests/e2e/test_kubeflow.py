@@ -73,22 +73,24 @@ def test_a_batch_is_processed_by_a_driver_and_executors_of_their_own(shop: Spark
 
 def test_a_driver_that_is_killed_is_followed_by_another_attempt(shop: SparkShop) -> None:
     shop.publish()
-    driver = shop.running("driver")["metadata"]["name"]
+    metadata = shop.running("driver")["metadata"]
+    driver = metadata["name"]
     shop.cluster.kubectl("delete", "pod", driver, "--grace-period=0", "--force")
     shop.until(lambda: shop.spark().get("attempt") == 2, "a second attempt")
-    spark = shop.until_processed()
-    assert spark["lastApplication"].endswith("-a2"), spark
+    shop.until_processed()
+    shop.assert_retried(metadata["labels"]["eventconsumer.io/batch"])
     states = {name: each["status"]["applicationState"]["state"] for name, each in shop.applications().items()}
     assert states[driver.removesuffix("-driver")] == "FAILED"
 
 
 def test_an_application_that_is_deleted_by_hand_is_followed_by_another_and_its_driver_goes(shop: SparkShop) -> None:
     shop.publish()
-    driver = shop.running("driver")["metadata"]["name"]
+    metadata = shop.running("driver")["metadata"]
+    driver = metadata["name"]
     shop.cluster.kubectl("delete", APPLICATIONS, driver.removesuffix("-driver"), "--wait=false")
     shop.until(lambda: driver not in [pod["metadata"]["name"] for pod in shop.pods("driver")], "the driver goes")
-    spark = shop.until_processed()
-    assert spark["lastApplication"].endswith("-a2"), spark
+    shop.until_processed()
+    shop.assert_retried(metadata["labels"]["eventconsumer.io/batch"])
     assert shop.healthy()["status"] == "True"
 
 

@@ -52,7 +52,7 @@ def test_a_resource_that_is_applied_again_while_its_driver_runs_goes_on_with_the
     shop.cluster.kubectl("delete", "eventconsumer", NAME)
     shop.apply()
     spark = shop.until_processed()
-    assert (spark["lastBatch"], spark["failures"]) == (open_batch, 0), spark
+    assert spark["lastBatch"] >= open_batch and not spark["failures"], spark
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_a_driver_that_is_killed_is_followed_by_another_attempt(
         shop.cluster.kubectl("delete", "eventconsumer", NAME)
         shop.apply()
         spark = shop.until_processed()
-        assert (spark["lastBatch"], spark["failures"]) == (said["lastBatch"], 0), spark
+        assert spark["lastBatch"] >= said["lastBatch"] and not spark["failures"], spark
         return
     spark = shop.until_processed()
-    assert spark["lastApplication"].endswith(f"-b{spark['lastBatch']}-a2"), spark
+    shop.assert_retried(said["lastBatch"])
     assert (spark["failures"], shop.healthy()["status"]) == (0, "True")
 
 
@@ -108,8 +108,8 @@ def test_an_application_that_is_deleted_by_hand_is_followed_at_once(shop: SparkS
     shop.publish()
     driver = shop.running("driver")["metadata"]
     shop.cluster.kubectl("delete", "job", driver["labels"]["batch.kubernetes.io/job-name"], "--wait=false")
-    spark = shop.until_processed()
-    assert spark["lastApplication"].endswith(f"-b{spark['lastBatch']}-a2"), spark
+    shop.until_processed()
+    shop.assert_retried(driver["labels"]["eventconsumer.io/batch"])
     assert driver["name"] not in [pod["metadata"]["name"] for pod in shop.pods("driver")]
 
 
