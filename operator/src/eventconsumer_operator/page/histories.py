@@ -7,8 +7,11 @@ from datetime import datetime
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import name_of
-from eventconsumer_operator.page.history import History, Sample
+from eventconsumer_operator.page.history import MAX_PARTITIONS, History, Sample
 from eventconsumer_operator.resource.observed import Observed
+
+ALL_PARTITIONS = 65_536
+"""Partitions of all EventConsumers with a history: about 64 MiB. Hosts report their number, and an attacker may."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +47,22 @@ class Histories:
     def __init__(self) -> None:
         """Start empty."""
         self._entries: dict[Key, Entry] = {}
+        self._partitions = 0  # with a history
 
     def record(self, observed: Observed, status: EventConsumerStatus) -> None:
         """Record the observed state and the status of a reconcile."""
         key = observed.consumer.key
         before = self._entries.get(key)
         history = before.history if before else History()
-        history.see(sample_of(observed))
+        others = self._partitions - history.partitions
+        history.see(sample_of(observed), min(MAX_PARTITIONS, ALL_PARTITIONS - others))
+        self._partitions = others + history.partitions
         self._entries[key] = Entry(observed.now, status, _hosts(observed), history)
 
     def forget(self, key: Key) -> None:
         """Forget a resource that was deleted."""
-        self._entries.pop(key, None)
+        if (entry := self._entries.pop(key, None)) is not None:
+            self._partitions -= entry.history.partitions
 
     def get(self, key: Key) -> Entry | None:
         """The entry of a resource; None: it was never reconciled, or was deleted."""

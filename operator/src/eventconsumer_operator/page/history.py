@@ -4,7 +4,8 @@ Reconciles run every second or every fifteen, so their samples are put into slot
 maximum of lags and the last of totals. A slot without a sample is unknown. The newest changes of owners are kept.
 
 Memory is bounded: 1 KiB per partition (two numbers of four bytes per slot, so of seven digits), and at most 32 KiB for
-moves and batches. A thousand consumers with 32 partitions take less than 64 MiB.
+moves and batches. A thousand consumers with 32 partitions take less than 64 MiB. `Histories` limits the partitions of
+all consumers.
 """
 
 import math
@@ -150,10 +151,10 @@ class History:
         """Number of partitions with a row."""
         return self._lag_events.width
 
-    def see(self, sample: Sample) -> None:
-        """Add the sample of a reconcile."""
+    def see(self, sample: Sample, most: int = MAX_PARTITIONS) -> None:
+        """Add the sample of a reconcile; partitions from `most` on are ignored."""
         slot = self._turn(sample.time)
-        self._widen(sample)
+        self._widen(sample, most)
         for partition, lag in sample.lags.items():
             column = _column(partition)
             if column is not None and column < self.partitions:
@@ -162,7 +163,7 @@ class History:
         for column, total in enumerate((sample.files, sample.events)):
             self._totals.put(slot, column, total)
         if sample.owners is not None:
-            self._see_owners(sample.time, sample.owners)
+            self._see_owners(sample.time, sample.owners, most)
         self._see_batches(sample)
 
     def slots(self) -> range:
@@ -196,21 +197,21 @@ class History:
         self.last = max(self.last, slot)
         return slot
 
-    def _widen(self, sample: Sample) -> None:
+    def _widen(self, sample: Sample, most: int) -> None:
         named = (_column(partition) for partition in sample.lags)
         width = max(sample.partitions, *(column + 1 for column in named if column is not None), 0)
-        width = min(width, MAX_PARTITIONS)
+        width = min(width, most)
         if width > self.partitions:
             self._lag_events = self._lag_events.widened(width)
             self._lag_seconds = self._lag_seconds.widened(width)
 
-    def _see_owners(self, time: float, told: Mapping[str, str]) -> None:
+    def _see_owners(self, time: float, told: Mapping[str, str], most: int) -> None:
         # One name is shared by many partitions and moves.
         names = {owner: owner for owner in self.owners.values()}
         owners: dict[int, str] = {}
         for partition, whole in told.items():
             column, owner = _column(partition), whole[:_TEXT]
-            if column is not None and column < MAX_PARTITIONS:
+            if column is not None and column < most:
                 owners[column] = names.setdefault(owner, owner)
         if self.owners_since is None:
             self.owners_since = time

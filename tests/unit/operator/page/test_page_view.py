@@ -1,5 +1,6 @@
 """What the status page's API tells of what the operator observed."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,7 +12,8 @@ from eventconsumer_api.status import Condition, EventConsumerStatus
 from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page import view
-from eventconsumer_operator.page.histories import Histories, sample_of
+from eventconsumer_operator.page.histories import ALL_PARTITIONS, Histories, sample_of
+from eventconsumer_operator.page.history import MAX_PARTITIONS
 from eventconsumer_operator.page.model import ErrorView
 from eventconsumer_operator.page.server import Rendered
 from eventconsumer_operator.plan import make_plan
@@ -167,3 +169,28 @@ def test_many_who_look_cost_no_more_than_one() -> None:
     assert rendered.get("a", make) == b'{"error":"1"}'
     now[0] = 1.0
     assert rendered.get("a", make) == b'{"error":"3"}'
+
+
+def test_hosts_that_invent_partitions_of_many_consumers_take_bounded_memory() -> None:
+    """Each report is within the limits of one consumer."""
+    histories = Histories()
+    owners = {str(number): f"shop/orders/host-{number}.{'u' * 40}" for number in range(MAX_PARTITIONS)}
+    lags = {str(number): PartitionLag(events=number, seconds=1) for number in range(MAX_PARTITIONS)}
+
+    def world(number: int) -> Observed:
+        update = {"partition_count": MAX_PARTITIONS, "owners": owners, "lags": lags}
+        crowded = report(fleet=fleet().model_copy(update=update))
+        found = observed(pods=(pod(),), reports={"orders-host-0": crowded})
+        return replace(found, consumer=replace(found.consumer, key=Key("shop", f"c{number}")))
+
+    count = 2 * ALL_PARTITIONS // MAX_PARTITIONS
+    for number in range(count):
+        histories.record(world(number), EventConsumerStatus())
+    kept = [len(entry.history.owners) for _, entry in histories]
+    assert sum(entry.history.partitions for _, entry in histories) == sum(kept) == ALL_PARTITIONS
+    assert len(kept) == count and min(kept) == 0
+    for number in range(count // 2):  # those that were first
+        histories.forget(Key("shop", f"c{number}"))
+    histories.record(world(count - 1), EventConsumerStatus())
+    last = histories.get(Key("shop", f"c{count - 1}"))
+    assert last is not None and last.history.partitions == MAX_PARTITIONS

@@ -189,7 +189,9 @@ function drawHeat() {
   });
   const { total } = state.detail.summary.partitions;
   $("heat").setAttribute("aria-label", `Lag of ${rows.length} partitions in the last hour`);
-  $("rows").textContent = rows.length < state.detail.partitions.length ? `the ${rows.length} of ${total} partitions with the highest lag` : "";
+  const kept = state.detail.partitions.length;
+  $("rows").textContent = rows.length < kept ? `the ${rows.length} of ${total} partitions with the highest lag`
+    : kept < total ? `${kept} of ${total} partitions: the operator's memory for histories is full` : "";
   $("heat").replaceChildren(...box.parts);
   const unit = measure === "events" ? count : duration;
   const names = ["none", ...levels.map((least, index) => index === levels.length - 1
