@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from eventconsumer_api.host_config import ResourceRef
+from eventconsumer_processor.audit.container import RECORD_MAX_BYTES
 from eventconsumer_processor.audit.identity import Outputs
 from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.audit.owners import LeaseSubject
@@ -66,9 +67,9 @@ class StoreContainer:
         """See `Container`."""
         return await self.store.head(name)
 
-    async def read(self, name: str) -> bytes | None:
+    async def read(self, name: str, limit: int = RECORD_MAX_BYTES) -> bytes | None:
         """See `Container`."""
-        blob = await self.store.read(name, 2**30)
+        blob = await self.store.read(name, limit)
         return blob.data if blob else None
 
 

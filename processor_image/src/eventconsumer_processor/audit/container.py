@@ -13,12 +13,14 @@ from azure.storage.blob import BlobProperties
 from azure.storage.blob.aio import BlobServiceClient
 
 from eventconsumer_storage.blobs import BlobInfo
-from eventconsumer_storage.errors import NotFound, StorageError, Unavailable, storage_error
+from eventconsumer_storage.errors import Damaged, NotFound, StorageError, Unavailable, storage_error
 
 T = TypeVar("T")
 PAGE = 5000  # blobs in one response: the service's maximum
 ATTEMPTS = 5
 FIRST_PAUSE = 0.5
+RECORD_MAX_BYTES = 64 * 1024 * 1024  # a batch manifest, the largest record, has 250 bytes for each file
+FILE_MAX_BYTES = 1280 * 1024 * 1024  # above the greatest `sink.roll.maxBytes` and one event
 
 
 class Container(Protocol):
@@ -34,8 +36,12 @@ class Container(Protocol):
     async def head(self, name: str) -> BlobInfo | None:
         """Properties of a blob; None where it does not exist."""
 
-    async def read(self, name: str) -> bytes | None:
-        """A blob's content; None where it does not exist."""
+    async def read(self, name: str, limit: int = RECORD_MAX_BYTES) -> bytes | None:
+        """A blob's content; None where it does not exist.
+
+        Raises:
+            Damaged: It has more than `limit` bytes, so no host has written it.
+        """
 
 
 class AzureContainer:
@@ -76,11 +82,17 @@ class AzureContainer:
         except NotFound:
             return None
 
-    async def read(self, name: str) -> bytes | None:
+    async def read(self, name: str, limit: int = RECORD_MAX_BYTES) -> bytes | None:
         """See `Container`."""
 
         async def ask() -> bytes:
-            data: bytes = await (await self._client.download_blob(name)).readall()
+            content = await self._client.download_blob(name)  # its first part only
+            if content.size > limit:
+                raise Damaged(
+                    f"blob {name} has {content.size} bytes, and hosts write {limit} at most: another program has "
+                    "written it; remove it, or restore it from a backup"
+                )
+            data: bytes = await content.readall()
             return data
 
         try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from eventconsumer_processor.audit.codes import Code
-from eventconsumer_processor.audit.container import Container
+from eventconsumer_processor.audit.container import FILE_MAX_BYTES, Container
 from eventconsumer_processor.audit.names import Gap, SlotFacts
 from eventconsumer_storage.errors import StorageError
 
@@ -108,7 +108,7 @@ class DeepReader:
         found: list[Problem] = []
         if slot.data and (record := await self._container.read(slot.name)) is not None:
             found += record_problems(slot, record)
-        data = await self._container.read(slot.data.path if slot.data else slot.name)
+        data = await self._container.read(slot.data.path if slot.data else slot.name, FILE_MAX_BYTES)
         if data is not None:
             return found + await asyncio.to_thread(problems, slot, partition, data)
         if slot.data is None:  # a data file that is missing is found by its record

@@ -29,6 +29,7 @@ from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.source.rows import EventRows, FlatMap
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.errors import Damaged
 from eventconsumer_storage.lease_time import boottime
 from tests.support.audited import assert_clean, run_program
 from tests.support.azurite import KEY, AzuriteProcess
@@ -290,6 +291,17 @@ async def test_a_listing_goes_on_over_pages(azurite: AzuriteProcess) -> None:
         assert await container.head("a/9") is None
         assert await container.read("a/9") is None
         assert await container.read("a/1") == b"x"
+
+
+async def test_a_blob_that_no_host_has_written_is_named_and_not_read(azurite: AzuriteProcess) -> None:
+    async with BlobServiceClient.from_connection_string(azurite.connection_string, **client_options()) as service:
+        name = azurite.container()
+        client = await service.create_container(name)
+        await client.upload_blob("large", bytes(101))
+        container = AzureContainer(service, name)
+        assert await container.read("large", 101) == bytes(101)
+        with pytest.raises(Damaged, match=r"blob large has 101 bytes, and hosts write 100 at most: another program"):
+            await container.read("large", 100)
 
 
 def test_an_audit_lives_through_a_storage_that_fails_at_times(parquet: Drained) -> None:

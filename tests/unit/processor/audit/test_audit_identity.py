@@ -9,6 +9,7 @@ import pytest
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
+from eventconsumer_processor.audit.container import RECORD_MAX_BYTES
 from eventconsumer_processor.audit.leases import LeaseFacts, ownership
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_processor.audit.read import Subject, audit
@@ -162,8 +163,8 @@ async def test_a_chain_that_is_taken_over_while_the_audit_runs_is_no_damage() ->
     await held_by("shop/billing/billing-host-0.77")(world)
 
     class TakenOver(StoreContainer):
-        async def read(self, name: str) -> bytes | None:
-            data = await super().read(name)
+        async def read(self, name: str, limit: int = RECORD_MAX_BYTES) -> bytes | None:
+            data = await super().read(name, limit)
             if name == "p/_chain.json":
                 await chain(resource=BILLING)(world)
             return data
