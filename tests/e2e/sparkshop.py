@@ -142,8 +142,8 @@ class SparkShop:
 
         return self.until(found, f"a {role} runs")
 
-    def rows(self) -> list[int]:
-        """The numbers of all events in the output, sorted."""
+    def rows(self, suffix: str = "") -> list[int]:
+        """The numbers of all events in the output, sorted; `suffix` names the output of a replay."""
         with self.cluster.port_forward(run.BLOB_NAMESPACE, run.BLOB_SERVICE, run.BLOB_PORT) as port:
             storage = {
                 "account_name": run.ACCOUNT, "account_key": run.STORAGE_KEY,
@@ -151,9 +151,9 @@ class SparkShop:
             }  # fmt: skip
             if self._spark.get("output", {}).get("format") == "Parquet":
                 connection = run.storage_connection_string(f"http://127.0.0.1:{port}/{run.ACCOUNT}")
-                bodies = _parquet_bodies(connection, self.name)
+                bodies = _parquet_bodies(connection, self.name + suffix)
             else:
-                table = DeltaTable(f"az://results/{self.name}", storage_options=storage)
+                table = DeltaTable(f"az://results/{self.name}{suffix}", storage_options=storage)
                 bodies = table.to_pyarrow_dataset().to_table(columns=["body"])["body"].to_pylist()
         return sorted(int(body) for body in bodies)
 

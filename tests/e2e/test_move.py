@@ -52,10 +52,11 @@ def test_an_open_batch_goes_on_in_another_namespace_and_batches_frozen_before_ar
     after.sent = before.sent
     spark = after.until_processed()
     assert spark["lastBatch"] >= open_batch and not spark["failures"], spark
+    both_waves = spark["lastBatch"]
     after.publish()
     after.until_processed()
 
-    after.apply(replay={"nonce": "again", "from": 1, "to": open_batch})
+    after.apply(replay={"nonce": "again", "from": 1, "to": both_waves})
     replay = after.until(
         lambda: (after.spark().get("replay") or {}).get("state") == "Succeeded" and after.spark()["replay"],
         "the replay succeeds",
