@@ -46,6 +46,16 @@ def sdk_shares(orders: TlsConsumer) -> Counter[bool]:
     return Counter("epoch" in facts for facts in found if facts.get("ownerid"))
 
 
+class _Links:
+    """The links of all readers, for the message of a failure."""
+
+    def __init__(self, orders: TlsConsumer) -> None:
+        self._orders = orders
+
+    def __repr__(self) -> str:
+        return str(self._orders.emulator.admin.links(kind="reader", hub=self._orders.hub))
+
+
 def wait_read(orders: TlsConsumer, hosts: list[HostProcess], others: list[JavaProcess]) -> None:
     """Wait until each partition is read to its end, by a host of ours or a Java process."""
 
@@ -59,7 +69,7 @@ def wait_read(orders: TlsConsumer, hosts: list[HostProcess], others: list[JavaPr
                 reached[part.id] = max(reached.get(part.id, -1), (part.next_sequence_number or 0) - 1)
         return {partition for partition, head in orders.heads().items() if reached.get(partition, -1) < head}
 
-    wait_until(lambda: not behind(), ("all is read", others))
+    wait_until(lambda: not behind(), ("all is read", _Links(orders), hosts, others))
 
 
 def check(orders: TlsConsumer, others: list[JavaProcess]) -> None:

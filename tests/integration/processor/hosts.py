@@ -63,6 +63,10 @@ class HostProcess:
         )
         self._port = 0
 
+    def __repr__(self) -> str:
+        """Its name, and the end of its log."""
+        return f"{self.name} {self.log[-3000:]}"
+
     @property
     def log(self) -> str:
         """Everything it logged."""
