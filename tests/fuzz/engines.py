@@ -1,8 +1,9 @@
 """libFuzzer for the compiled decoder (Rust) and, by Atheris, for the parsers in Python.
 
-The flags of rustc are those of cargo-fuzz, https://github.com/rust-fuzz/cargo-fuzz/blob/main/src/project.rs: coverage,
-and AddressSanitizer, which stops at any access outside of an allocation. A stable rustc has both, but accepts the
-sanitizer's flag only with RUSTC_BOOTSTRAP: https://doc.rust-lang.org/unstable-book/compiler-flags/sanitizer.html.
+The flags of rustc are those of cargo-fuzz: coverage, and AddressSanitizer, which stops at any access outside of an
+allocation (https://github.com/rust-fuzz/cargo-fuzz/blob/02471f053fe1/src/project.rs). A stable rustc has both, but
+accepts the sanitizer's flag only with RUSTC_BOOTSTRAP:
+https://doc.rust-lang.org/unstable-book/compiler-flags/sanitizer.html.
 """
 
 import os
@@ -22,6 +23,7 @@ _FLAGS = (
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Cllvm-args=-simplifycfg-branch-fold-threshold=0",  # else two conditions are one edge
     "-Zsanitizer=address",
     "-Ccodegen-units=1",
     "-Cdebug-assertions",

@@ -39,6 +39,16 @@ def shares(orders: TlsConsumer) -> Counter[str]:
     return Counter(pod_of(owner) if "/" in owner else owner for owner in found if owner)
 
 
+def in_files(orders: TlsConsumer) -> dict[str, int]:
+    """Partition -> last sequence number in files."""
+    found: dict[str, int] = {}
+    with orders.container(orders.drained) as container:
+        for blob in container.list_blobs("shop/orders/inc=", include=["metadata"]):
+            partition = blob.name.split("partition=")[1].split("/")[0]
+            found[partition] = max(found.get(partition, -1), int(blob.metadata["last"]))
+    return found
+
+
 def sdk_shares(orders: TlsConsumer) -> Counter[bool]:
     """Number of ownership blobs in layout AzureSdk by whether a host of ours is the owner; released ones not."""
     with orders.container(orders.leases) as container:
@@ -57,10 +67,13 @@ class _Links:
 
 
 def wait_read(orders: TlsConsumer, hosts: list[HostProcess], others: list[JavaProcess]) -> None:
-    """Wait until each partition is read to its end, by a host of ours or a Java process."""
+    """Wait until each partition is read to its end, by a host of ours or a Java process.
+
+    A host of ours may write events of a partition after another program has taken its ownership blob.
+    """
 
     def behind() -> set[str]:
-        reached: dict[str, int] = {}
+        reached = in_files(orders)
         for other in others:
             for partition, numbers in other.given.items():
                 reached[partition] = max(reached.get(partition, -1), *numbers)
