@@ -18,6 +18,8 @@ class DemoError(Exception):
         super().__init__(message)
         self.hint = hint
         self.detail = detail
+        if detail:
+            self.add_note(detail)  # for tracebacks, of tests above all
 
 
 class Steps:
