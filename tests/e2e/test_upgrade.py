@@ -148,7 +148,7 @@ def cluster() -> Iterator[Cluster]:
 def remove(cluster: Cluster) -> None:
     """Uninstall the product, with the definition of its resource."""
     if cluster.kubectl("get", "crd", CRD, "--ignore-not-found"):
-        cluster.kubectl("delete", "eventconsumer", "--all", "--all-namespaces", timeout=300)
+        cluster.run("kubectl", "delete", "eventconsumer", "--all", "--all-namespaces", timeout=300)
     cluster.helm("uninstall", run.RELEASE, "--ignore-not-found", "--wait")
     cluster.kubectl("delete", "crd", CRD, "--ignore-not-found")
 
