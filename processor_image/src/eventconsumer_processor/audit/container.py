@@ -90,7 +90,7 @@ class AzureContainer:
             if content.size > limit:
                 raise Damaged(
                     f"blob {name} has {content.size} bytes, and hosts write {limit} at most: another program has "
-                    "written it; remove it, or restore it from a backup"
+                    "written it; restore it from a backup"
                 )
             data: bytes = await content.readall()
             return data

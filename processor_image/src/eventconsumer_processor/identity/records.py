@@ -167,6 +167,8 @@ async def until_moved(
 ) -> None:
     """Return when another resource has taken the chain over, or a newer segment has begun; then register again.
 
+    Until then, restore the record of the leases whenever it is missing.
+
     Args:
         sink: The container of the files.
         config: The consumer.
