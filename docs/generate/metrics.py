@@ -15,6 +15,7 @@ from eventconsumer_api.host_report import (
     PartitionLag,
     PartitionReport,
     Problem,
+    TableReport,
 )
 from eventconsumer_api.status import Condition, EventConsumerStatus, LagStatus, SparkStatus
 from eventconsumer_operator import metrics as operator
@@ -95,6 +96,7 @@ def _report() -> HostReport:
             files=0,
             events=0,
             bytes=0,
+            table=TableReport(version=0, files=0, events=0),
         ),
     )
 

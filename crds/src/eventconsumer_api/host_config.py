@@ -21,6 +21,7 @@ from eventconsumer_api.v1alpha1 import (
     Processing,
     Roll,
     StartingPosition,
+    Table,
 )
 
 
@@ -142,6 +143,11 @@ class HostConfig(Model):
     sink: BlobLocation
     files: FilesConfig = FilesConfig()
     roll: Roll
+    table: Table | None = Field(
+        default=None,
+        description="The table over the files; absent: none.",
+        exclude_if=lambda table: table is None,  # unknown to hosts of older versions
+    )
     batches: BatchConfig | None = Field(description="Spark batches, which the leading host freezes; absent: none.")
     replay: ReplayConfig | None = Field(default=None, description="Read up to an end and stop; absent: no end.")
     proxy: ProxyConfig | None = Field(

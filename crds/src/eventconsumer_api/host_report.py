@@ -106,6 +106,19 @@ class PartitionLag(ShownReport):
     seconds: Seconds | None = Field(default=None, description="Age of the oldest of them; 0: there is none.")
 
 
+class TableReport(ShownReport):
+    """The table over the drained files."""
+
+    version: Count = Field(description="Last version that the leading host knows.")
+    files: Count = Field(description="Files that hosts have registered.")
+    events: Count = Field(description="Events in them.")
+    pending_files: Count = Field(default=0, description="Files that are not registered yet, as far as they are known.")
+    pending_events: Count = Field(default=0, description="Events in them.")
+    committed_at: AwareDatetime | None = Field(
+        default=None, description="Last commit of the leading host; absent: none since it leads."
+    )
+
+
 class FleetReport(ShownReport):
     """Measurements of the leading host for the whole consumer."""
 
@@ -147,6 +160,7 @@ class FleetReport(ShownReport):
     committed_reason: Name = Field(default="", description="Trigger of that batch.")
     last_commit: CommitReport | None = Field(default=None, description="Commit of that batch; absent: none.")
     open_batch: BatchReport | None = None
+    table: TableReport | None = Field(default=None, description="The table over the files; absent: none, or unknown.")
 
 
 class StorageReport(ShownReport):

@@ -96,6 +96,17 @@ class DrainedStatus(ShownReport):
     last_file_time: datetime | None = Field(default=None, description="Time of the last commit of a file.")
 
 
+class TableStatus(ShownReport):
+    """The table over the drained files."""
+
+    version: Count = Field(default=0, description="Version of the table.")
+    files: Count = Field(default=0, description="Files that hosts have registered.")
+    events: Count = Field(default=0, description="Events in them.")
+    pending_files: Count = Field(default=0, description="Committed files that are not registered yet.")
+    pending_events: Count = Field(default=0, description="Events in them.")
+    last_commit_time: datetime | None = Field(default=None, description="Time of the last commit to the table.")
+
+
 class StorageStatus(ShownReport):
     """What the hosts ask of storage, both containers: estimates, to two digits, that follow changes above a tenth."""
 
@@ -187,6 +198,7 @@ class EventConsumerStatus(ShownReport):
     scaling: ScalingStatus | None = Field(default=None, description="The scaling decision. Absent: not decided yet.")
     replay: ReplayStatus | None = Field(default=None, description="The replay. Absent: none requested.")
     drained: DrainedStatus = Field(default=DrainedStatus(), description="Drained events and files.")
+    table: TableStatus | None = Field(default=None, description="The table over the files. Absent: none.")
     storage: StorageStatus = Field(default=StorageStatus(), description="Storage requests of the hosts.")
     spark: SparkStatus | None = Field(default=None, description="Spark. Absent: not enabled.")
     effective: EffectiveStatus | None = Field(default=None, description="Computed values. Absent: invalid spec.")

@@ -18,7 +18,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from eventconsumer_api.host_report import FleetReport, HostReport, HostState
+from eventconsumer_api.host_report import FleetReport, HostReport, HostState, TableReport
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series
 
@@ -66,6 +66,7 @@ class State(Collector):
             problem.add_metric([reason], reasons.count(reason))
         yield from (state, epoch, written, problem, *_lags(report))
         yield from _batches(report.fleet if self._spark else None)
+        yield from _table(report.fleet.table if report.fleet else None)
 
 
 def _lags(report: HostReport) -> Iterator[Metric]:
@@ -109,6 +110,19 @@ def _batches(fleet: FleetReport | None) -> Iterator[Metric]:
             left_files.add_metric([], fleet.last_commit.quarantined_files if fleet.last_commit else 0)
             left_rows.add_metric([], fleet.last_commit.quarantined_rows if fleet.last_commit else 0)
     yield from (files, size, seconds, batch, left_files, left_rows)
+
+
+def _table(table: TableReport | None) -> Iterator[Metric]:
+    version = _gauge("table_version", "Version of the table over the files (leading host only, where there is one).")
+    files = _gauge("table_files", "Files that hosts have registered in the table, since its start.")
+    events = _gauge("table_events", "Events in the registered files, since the table's start.")
+    pending = _gauge("table_pending_files", "Files that are not registered in the table yet, as far as they are known.")
+    if table:
+        version.add_metric([], table.version)
+        files.add_metric([], table.files)
+        events.add_metric([], table.events)
+        pending.add_metric([], table.pending_files)
+    yield from (version, files, events, pending)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

@@ -16,7 +16,7 @@ from eventconsumer_api.v1alpha1.proxy import Proxy
 from eventconsumer_api.v1alpha1.replay import Replay
 from eventconsumer_api.v1alpha1.resource import API_VERSION, GROUP, KIND, PLURAL, VERSION, EventConsumerSpec
 from eventconsumer_api.v1alpha1.scaling import LagScaling, Scaling, ScalingMode
-from eventconsumer_api.v1alpha1.sink import FileFormat, FileLayout, Roll, Sink
+from eventconsumer_api.v1alpha1.sink import FileFormat, FileLayout, Roll, Sink, Table, TableFormat
 
 __all__ = [
     "API_VERSION",
@@ -51,5 +51,7 @@ __all__ = [
     "Sink",
     "SourceKind",
     "StartingPosition",
+    "Table",
+    "TableFormat",
     "WorkloadIdentity",
 ]

@@ -31,6 +31,11 @@ class EventConsumerSpec(Model):
             "spark processes files, and processing.handlerMode: Replace writes none: set spark.enabled to false",
         ),
         (
+            "!has(self.sink.table) || !has(self.processing) || !has(self.processing.handlerMode) || "
+            "self.processing.handlerMode != 'Replace'",
+            "sink.table registers files, and processing.handlerMode: Replace writes none: remove sink.table",
+        ),
+        (
             "!has(self.proxy) || !has(self.proxy.credentialsSecretRef) || !has(self.spark) || "
             "(has(self.spark.enabled) && !self.spark.enabled)",
             "Spark cannot sign in at a proxy: remove proxy.credentialsSecretRef and let the proxy accept the pods by "

@@ -39,6 +39,27 @@ class FileLayout(StrEnum):
     CAPTURE = "Capture"
 
 
+class TableFormat(StrEnum):
+    """Formats of the table over the drained files."""
+
+    DELTA = "Delta"
+
+
+class Table(Model):
+    """A table over the drained files: hosts register each file as it is, without a copy."""
+
+    format: TableFormat = Field(
+        default=TableFormat.DELTA, description="Delta: a Delta table whose root is the folder of the files."
+    )
+    max_seconds: int = Field(
+        default=10,
+        ge=1,
+        le=3600,
+        description="Time between two commits to the table, seconds. Each look for new files costs one storage request "
+        "for each partition.",
+    )
+
+
 class Sink(Model):
     """Destination of drained files."""
 
@@ -67,6 +88,11 @@ class Sink(Model):
             "!has(self.emptyFiles) || !self.emptyFiles || self.layout == 'Capture'",
             "sink.emptyFiles needs sink.layout: Capture",
         ),
+        (
+            "!has(self.table) || self.format == 'Parquet'",
+            "sink.table registers Parquet files: set sink.format to Parquet and sink.layout to Slots, or remove "
+            "sink.table",
+        ),
     )
 
     storage_account_url: StorageUrl | None = Field(
@@ -90,3 +116,7 @@ class Sink(Model):
         default=False, description="Layout Capture: write an empty file for each roll.maxSeconds without events."
     )
     roll: Roll = Field(default=Roll(), description="Limits of a file; the first limit reached completes it.")
+    table: Table | None = Field(
+        default=None,
+        description="Table over the drained files. Absent: none; an existing table stays as it is.",
+    )

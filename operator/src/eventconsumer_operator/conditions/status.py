@@ -18,6 +18,7 @@ from eventconsumer_api.status import (
     LagStatus,
     PartitionsStatus,
     StorageStatus,
+    TableStatus,
 )
 from eventconsumer_operator.conditions.checks import CHECKS, Finding
 from eventconsumer_operator.conditions.facts import Facts, gather
@@ -75,6 +76,7 @@ def make_status(
         scaling=plan.scaling if plan else previous.scaling,
         replay=replay_status(observed, plan.spec) if plan else previous.replay,
         drained=drained,
+        table=_table(observed, plan),
         storage=storage_status(observed),
         spark=spark,
         effective=_effective(plan, settings) if plan else previous.effective,
@@ -89,6 +91,26 @@ def _lag(observed: Observed, facts: Facts) -> LagStatus:
         return observed.consumer.status.lag
     return LagStatus(
         events=fleet.lag_events, seconds=None if fleet.lag_seconds is None else max(0, round(fleet.lag_seconds))
+    )
+
+
+def _table(observed: Observed, plan: Plan | None) -> TableStatus | None:
+    """The table as its last report shows it; the time of its last commit outlives the leading host."""
+    previous = observed.consumer.status.table
+    if plan is None or observed.fleet is None:
+        return previous
+    if plan.config.table is None:
+        return None
+    table = observed.fleet.table
+    if table is None:  # the leading host has not read the table's log yet
+        return previous
+    return TableStatus(
+        version=table.version,
+        files=table.files,
+        events=table.events,
+        pending_files=table.pending_files,
+        pending_events=table.pending_events,
+        last_commit_time=table.committed_at or (previous.last_commit_time if previous else None),
     )
 
 
@@ -148,5 +170,7 @@ def _without_numbers(status: EventConsumerStatus) -> EventConsumerStatus:
         if status.spark
         else None
     )
-    numbers = {"lag": LagStatus(), "drained": DrainedStatus(), "storage": StorageStatus(), "spark": spark}
+    numbers = {
+        "lag": LagStatus(), "drained": DrainedStatus(), "storage": StorageStatus(), "table": None, "spark": spark
+    }  # fmt: skip
     return status.model_copy(update=numbers)

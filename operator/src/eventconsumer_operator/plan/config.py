@@ -52,6 +52,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
         ),
         files=FilesConfig(format=spec.sink.format, layout=spec.sink.layout, empty_files=spec.sink.empty_files),
         roll=spec.sink.roll,
+        table=spec.sink.table,
         batches=BatchConfig(trigger=spark.trigger, limits=spark.batch) if spark else None,
         proxy=proxy_config(spec.proxy),
         # The kubelet kills the pod after the grace period: end a tenth of it earlier, at least 2 seconds.

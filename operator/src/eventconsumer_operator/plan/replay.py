@@ -37,6 +37,7 @@ def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
             "starting_position": by_time if replay.from_ else StartingPosition(),
             "processing": Processing(**kept),  # the handler has already processed these events
             "batches": None,
+            "table": None,
             "replay": ReplayConfig(nonce=replay.nonce, to=replay.to, partitions=replay.partitions),
         }
     )

@@ -1,7 +1,8 @@
-"""The leading host: elected by a lease on `<prefix>/_leader`, it measures the lag and freezes Spark batches.
+"""The leading host: elected by a lease on `<prefix>/_leader`, it measures the lag, freezes Spark batches, and registers
+files in the table.
 
-Correctness does not depend on a single leader: two leaders measure twice, and only one of them can write a manifest. A
-new leader derives its state from storage and the hub: see `measure`.
+Correctness does not depend on a single leader: two leaders measure twice, and only one of them can write a manifest or
+a version of the table. A new leader derives its state from storage and the hub: see `measure` and `table.committer`.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from uuid import uuid4
 
 import structlog
 
+from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_report import FleetReport, Problem
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_processor import problems
@@ -23,11 +25,13 @@ from eventconsumer_processor.identity.records import LEAD_SECONDS, is_displaced,
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.manager import PartitionManager
+from eventconsumer_processor.table.committer import Committer, Segment
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.causes import with_cause
 from eventconsumer_storage.errors import Conflict, StorageError
 
 MEASURE_SECONDS = 5.0
+REST_SECONDS = 5.0  # for the files that were written while a host stopped
 STAND_BY = 30  # pauses between two attempts of a host that stands by
 
 log = structlog.get_logger(__name__)
@@ -45,7 +49,9 @@ class Leader:
         partitions: PartitionManager,
     ) -> None:
         self.fleet: FleetReport | None = None
-        self.problems: list[Problem] = []
+        self._problems: list[Problem] = []
+        self._table_problems: list[Problem] = []
+        self._committer: Committer | None = None
         self._deps = deps
         self._blobs = blobs
         self._prefix = deps.config.sink.prefix
@@ -54,6 +60,11 @@ class Leader:
         self._seconds = min(deps.config.leases.duration_seconds, LEAD_SECONDS)
         self._throttle = LogThrottle(deps.clock)
         self._forget()
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Problems that need an action."""
+        return [*self._problems, *self._table_problems]
 
     async def run(self) -> None:
         """Compete for the leader lease until cancelled, or until another resource owns the chain."""
@@ -96,17 +107,53 @@ class Leader:
         keeping = asyncio.create_task(keeper.run())
         log.info("leading")
         self._deps.metrics.leader.set(1)
+        loops = [asyncio.create_task(self._measure(keeper))]
+        if self._deps.config.table:
+            loops.append(asyncio.create_task(self._register(keeper, self._deps.config.table.max_seconds)))
         try:
-            while True:
-                keeper.check()
-                await self._measure_once()
-                await asyncio.sleep(MEASURE_SECONDS)
+            await asyncio.gather(*loops)
         except LeaseLost:
             log.warning("leader lease lost: it was not renewed in time; another host takes over")
         finally:
             self._deps.metrics.leader.set(0)
             self._forget()
-            keeping.cancel()
+            for task in (keeping, *loops):
+                task.cancel()
+
+    async def _measure(self, keeper: Keeper) -> None:
+        while True:
+            keeper.check()
+            await self._measure_once()
+            await asyncio.sleep(MEASURE_SECONDS)
+
+    async def _register(self, keeper: Keeper, seconds: int) -> None:
+        committer = self._committer = self._new_committer(keeper.check)
+        while True:
+            keeper.check()
+            self._table_problems = await self._register_once(committer)
+            await asyncio.sleep(seconds)
+
+    async def _register_once(self, committer: Committer) -> list[Problem]:
+        try:
+            await committer.advance(self._partitions.partition_ids)
+        except (StorageError, Blocked) as error:
+            if times := self._throttle.again("table", str(error)):
+                log.warning("failed to register files in the table; retrying", error=str(error), times=times)
+            return [problems.of(self._deps.config, problems.SINK, error)]
+        if times := self._throttle.over("table"):
+            log.info("files are registered in the table again", failures=times)
+        return []
+
+    def _new_committer(self, check: Callable[[], None]) -> Committer:
+        deps, prefix, segments = self._deps, self._prefix, segments_of(self._eras())
+        return Committer(self._blobs, prefix, deps.chain, segments, now=deps.now, offload=deps.offload, check=check)
+
+    async def register_rest(self) -> None:
+        """Register the files that were written while this host stopped; if that fails, a later leader does it."""
+        if self._deps.config.table:
+            with contextlib.suppress(StorageError, Blocked, TimeoutError):
+                async with asyncio.timeout(REST_SECONDS):
+                    await self._new_committer(lambda: None).advance(self._partitions.partition_ids)
 
     async def _renew(self, token: str) -> None:
         try:
@@ -116,27 +163,35 @@ class Leader:
 
     def _forget(self) -> None:
         self.fleet = None
-        self.problems = []
+        self._problems = []
+        self._table_problems = []
+        self._committer = None
         self._partitions.allow_rest(True)
         deps, batches = self._deps, BatchLog(self._blobs, self._deps.config.sink.prefix)
-        self._measure = Measure(
+        self._measured = Measure(
             deps.config, deps.hub, deps.info, batches=batches, eras=self._eras(), identity=deps.chain, now=deps.now
         )
-        self._batcher = Batcher(deps.config, self._measure, batches, now=deps.now)
+        self._batcher = Batcher(deps.config, self._measured, batches, now=deps.now)
 
     async def _measure_once(self) -> None:
         partitions, listing = self._partitions.partition_ids, self._partitions.listing
         try:
-            await self._measure.follow(partitions, listing)
+            await self._measured.follow(partitions, listing)
             await self._batcher.plan()
-            self.problems = [*self._batcher.problems]
+            self._problems = [*self._batcher.problems]
         except StorageError as error:
             if times := self._throttle.again("measure", str(error)):
                 log.warning("failed to measure lag and batches; retrying", error=str(error), times=times)
-            self.problems = [problems.of(self._deps.config, problems.SINK, error)]
+            self._problems = [problems.of(self._deps.config, problems.SINK, error)]
             return
         if times := self._throttle.over("measure"):
             log.info("lag and batches are measured again", failures=times)
-        await self._measure.ask_heads(partitions)
-        self.fleet = self._measure.report(partitions, listing)
+        await self._measured.ask_heads(partitions)
+        fleet = self._measured.report(partitions, listing)
+        self.fleet = fleet.model_copy(update={"table": self._committer.report if self._committer else None})
         self._partitions.allow_rest(self.fleet.lag_events == 0)  # new files are noticed by their checkpoints
+
+
+def segments_of(eras: Sequence[Era]) -> list[Segment]:
+    """The segments of a chain as the table needs them."""
+    return [Segment(era.incarnation, era.chain) for era in eras]

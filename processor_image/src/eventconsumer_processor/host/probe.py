@@ -2,8 +2,9 @@
 
 The probe registers and measures the lag like a leading host and serves the same report at /status. It owns no
 partitions: it reads no events, acquires no leases, and writes no files or checkpoints. It freezes Spark batches:
-pending files become a batch when its trigger fires, even while no host runs. A manifest is written only if absent, so a
-leading host at the same time does no harm.
+pending files become a batch when its trigger fires, even while no host runs. It registers the last files of the hosts
+in the table. Manifests and versions of the table are written only if absent, so a leading host at the same time does no
+harm.
 
 Each round reads the end offsets of the hub, which is free. It reads leases and files once a minute, or when events may
 be in no file; while a batch is open, each round looks for its commit record. The probe loads neither the code that
@@ -23,6 +24,7 @@ from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.mounts import credentials
 from eventconsumer_processor import problems
 from eventconsumer_processor.batch.batcher import Batcher
+from eventconsumer_processor.batch.leader import segments_of
 from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure, eras_of
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
@@ -31,6 +33,7 @@ from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lease.model import Listing
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.sink.slots import utc_now
+from eventconsumer_processor.table.committer import Committer
 from eventconsumer_storage.credential import fingerprint
 from eventconsumer_storage.lease_time import boottime
 
@@ -107,6 +110,12 @@ class Probe:
             config, registration.hub, info, batches=batches, eras=eras, identity=registration.chain, now=utc_now
         )
         batcher = Batcher(config, measure, batches, now=utc_now)
+        segments = segments_of(eras)
+        committer = (
+            Committer(registration.sink, config.sink.prefix, registration.chain, segments, now=utc_now)
+            if config.table
+            else None
+        )
         looked, listing = float("-inf"), None
         try:
             while not self._stop.is_set() and self._fingerprint() == seen:
@@ -125,6 +134,8 @@ class Probe:
                         part = problems.SINK
                         await measure.follow(self._partitions, listing)
                         looked = self._clock()
+                        if committer:
+                            await committer.advance(self._partitions)
                     else:
                         part = problems.SINK
                         await measure.poll()
@@ -132,7 +143,8 @@ class Probe:
                 leased = listing.leases
                 short = [measure.shorter(partition, leased.get(partition)) for partition in self._partitions]
                 self._problems = [*batcher.problems, *filter(None, short)]
-                self._fleet = measure.report(self._partitions, listing)
+                report = measure.report(self._partitions, listing)
+                self._fleet = report.model_copy(update={"table": committer.report if committer else None})
                 if times := self._throttle.over("round"):
                     log.info("lag is measured again", failures=times)
                 self._heartbeat.beat()

@@ -30,7 +30,7 @@ from eventconsumer_processor.sink import gaps
 from eventconsumer_processor.sink.commit import commit
 from eventconsumer_processor.sink.content import Content
 from eventconsumer_processor.sink.gaps import Gap
-from eventconsumer_processor.sink.slots import Chain, Draft, Slot
+from eventconsumer_processor.sink.slots import Chain, Draft, EnqueuedRange, Slot
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_storage.errors import StorageError, Unavailable
 
@@ -164,6 +164,7 @@ class FileSink:
 
     def _draft(self, start: int, missing: list[Gap]) -> Draft:
         last = self._buffer.batches[-1]
+        earliest, latest = zip(*(batch.enqueued_ms for batch in self._buffer.batches), strict=True)
         return Draft(
             start=start,
             first=self._buffer.first,
@@ -173,7 +174,8 @@ class FileSink:
             writer=self._deps.owner,
             nonce=str(uuid4()),
             last_offset=last.last_offset,
-            last_enqueued_time=datetime.fromtimestamp(last.last_enqueued_ms / 1000, UTC),
+            last_enqueued_time=_moment(last.last_enqueued_ms),
+            enqueued=EnqueuedRange(_moment(min(earliest)), _moment(max(latest))),
             gap=gaps.text(missing),
             chain=self._deps.chain,
         )
@@ -258,3 +260,7 @@ class FileSink:
     def _keep(self) -> None:
         self._deps.memory.keep(self._chain.partition, self._buffer.size)
         self._buffered.set(self._buffer.size)
+
+
+def _moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

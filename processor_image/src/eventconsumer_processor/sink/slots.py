@@ -58,6 +58,14 @@ def parse_genesis(data: bytes) -> Genesis:
 
 
 @dataclass(frozen=True, slots=True)
+class EnqueuedRange:
+    """The earliest and the latest enqueued time of the events of a file, which need not be those of its ends."""
+
+    earliest: datetime
+    latest: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A file to be committed."""
 
@@ -72,6 +80,7 @@ class Draft:
     last_enqueued_time: datetime
     gap: str = ""  # the gaps before and between the events
     chain: str = ""  # identity of the chain
+    enqueued: EnqueuedRange | None = None
 
     def metadata(self) -> dict[str, str]:
         """The blob's metadata, and the file's."""
@@ -84,7 +93,15 @@ class Draft:
             "nonce": self.nonce,
             "last_offset": self.last_offset,
             "last_enqueued_time": self.last_enqueued_time.isoformat(),
-        } | {key: value for key, value in (("chain", self.chain), ("gap", self.gap)) if value}
+        } | {key: value for key, value in (("chain", self.chain), ("gap", self.gap), *self._enqueued()) if value}
+
+    def _enqueued(self) -> tuple[tuple[str, str], ...]:
+        if self.enqueued is None:
+            return ()
+        return (
+            ("min_enqueued_time", self.enqueued.earliest.isoformat()),
+            ("max_enqueued_time", self.enqueued.latest.isoformat()),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +122,7 @@ class Slot:
     last_enqueued_time: datetime
     gap: str = ""
     tombstone: bool = False  # pruning removed its content
+    enqueued: EnqueuedRange | None = None  # None: written by a version that did not record it
 
     @property
     def mark(self) -> EventMark:
@@ -354,9 +372,16 @@ def slot_of(info: BlobInfo, start: int) -> Slot:
             last_enqueued_time=datetime.fromisoformat(facts["last_enqueued_time"]),
             gap=facts.get("gap", ""),
             tombstone="tombstone" in facts,
+            enqueued=_enqueued_range(facts),
         )
     except (KeyError, ValueError) as error:
         raise Damaged(
             f"blob {info.name} is not a file of the chain ({error!r} in its metadata): another program wrote or "
             "changed it; restore it"
         ) from None
+
+
+def _enqueued_range(facts: Mapping[str, str]) -> EnqueuedRange | None:
+    times = [facts.get(key) for key in ("min_enqueued_time", "max_enqueued_time")]
+    earliest, latest = (datetime.fromisoformat(time) if time else None for time in times)
+    return EnqueuedRange(earliest, latest) if earliest and latest else None

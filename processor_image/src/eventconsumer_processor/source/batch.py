@@ -123,6 +123,12 @@ class EventBatch:
         return int(self.columns.column("enqueued_time")[-1].value)
 
     @property
+    def enqueued_ms(self) -> tuple[int, int]:
+        """The earliest and the latest enqueued time: milliseconds since 1970, UTC. The batch is not empty."""
+        times = pc.min_max(self.columns.column("enqueued_time").view(pa.int64()))
+        return int(times["min"].as_py()), int(times["max"].as_py())
+
+    @property
     def undecoded(self) -> list[int]:
         """Indices of the events that could not be decoded: their body is the whole message."""
         maps = self.columns.column("system_properties")

@@ -1,0 +1,212 @@
+"""Reads the log of the table, and writes its next version, for any response of the storage service.
+
+A version is written only if no blob has its name. A put may be applied although its response was lost, and another
+writer may be faster (another host, or Spark). So after each failure the version is read: whoever wrote it, its actions
+are applied, and the caller decides from the new state what is left to do.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eventconsumer_api.conditions import Reason
+from eventconsumer_api.errors import Blocked
+from eventconsumer_processor.table.delta import (
+    LOG_FOLDER,
+    LogName,
+    TableState,
+    commit_name,
+    parse_actions,
+    parse_name,
+)
+from eventconsumer_storage.blobs import BlobInfo, BlobStore
+from eventconsumer_storage.errors import StorageError
+
+FIELD = "spec.sink.table"
+COMMIT_LIMIT = 64 * 1024**2  # bytes of a version; 100,000 files that OPTIMIZE replaces need about 40 MB
+CHECKPOINT_LIMIT = 256 * 1024**2  # bytes of a checkpoint; 1,000,000 files need about 100 MB
+AT_A_TIME = 8  # requests
+ATTEMPTS = 3  # to read a log from which another host removes old versions
+
+Offload = Callable[..., Awaitable[Any]]
+"""Runs work that takes CPU time."""
+
+
+def invalid(message: str) -> Blocked:
+    """The error for a table that hosts cannot write to."""
+    return Blocked(FIELD, Reason.TABLE_INVALID, message)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The blobs of the log.
+
+    Attributes:
+        commits: Versions.
+        checkpoints: Blobs of each complete checkpoint, by version.
+    """
+
+    commits: Mapping[int, BlobInfo]
+    checkpoints: Mapping[int, tuple[tuple[LogName, BlobInfo], ...]]
+
+    @property
+    def newest_checkpoint(self) -> int:
+        """Version of the newest complete checkpoint; -1: there is none."""
+        return max(self.checkpoints, default=-1)
+
+
+class TableLog:
+    """The log of one table."""
+
+    def __init__(self, blobs: BlobStore, prefix: str, offload: Offload) -> None:
+        """Create a log; sends no request.
+
+        Args:
+            blobs: The container of the files.
+            prefix: Folder of the files, the root of the table.
+            offload: Runs work that takes CPU time.
+        """
+        self.root = f"{prefix}/"
+        self.folder = f"{prefix}/{LOG_FOLDER}/"
+        self.blobs = blobs
+        self.offload = offload
+
+    async def listing(self) -> Listing:
+        """The blobs of the log.
+
+        Raises:
+            StorageError: The request failed.
+        """
+        commits: dict[int, BlobInfo] = {}
+        parts: dict[tuple[int, object], list[tuple[LogName, BlobInfo]]] = defaultdict(list)
+        for info in await self.blobs.list(self.folder):
+            name = parse_name(info.name.removeprefix(self.folder))
+            if name is None or not info.size:
+                continue
+            if name.checkpoint:
+                # Checkpoints of one version: in one file, in a number of parts, or each with a name of its own.
+                parts[name.version, name.part[1] if name.part else info.name].append((name, info))
+            else:
+                commits[name.version] = info
+        complete = {}
+        for (version, _), found in parts.items():
+            if len(found) == (found[0][0].part or (1, 1))[1]:
+                complete[version] = tuple(found)
+        return Listing(commits, complete)
+
+    async def read(self) -> tuple[TableState, int]:
+        """The present state, and the version of the checkpoint from which it was read (-1: none).
+
+        Raises:
+            Blocked: The log is damaged.
+            StorageError: A request failed.
+        """
+        missing = ""
+        for _ in range(ATTEMPTS):
+            listing = await self.listing()
+            checkpoint = listing.newest_checkpoint
+            last = max([checkpoint, *listing.commits])
+            absent = [version for version in range(checkpoint + 1, last + 1) if version not in listing.commits]
+            if absent:
+                missing = f"version {absent[0]} is missing"
+                continue
+            state = await self._checkpoint(listing, checkpoint)
+            if state is not None:
+                state, vanished = await self._follow(state, last)
+                if vanished is None:
+                    return state, checkpoint
+                missing = f"version {vanished} is missing"
+        raise self._damage(missing or "a checkpoint is missing")
+
+    async def follow(self, state: TableState) -> TableState:
+        """The state after all versions that exist now.
+
+        Raises:
+            Blocked: A version is damaged.
+            StorageError: A request failed.
+        """
+        while (actions := await self._version(state.version + 1)) is not None:
+            state = self._after(state, state.version + 1, actions)
+        return state
+
+    async def commit(self, state: TableState, content: bytes) -> TableState:
+        """Write the next version, unless it exists; returns the state after all versions that exist then.
+
+        Raises:
+            Blocked: The log is damaged.
+            StorageError: The version was not written, or the outcome is unknown: the next call finds it.
+        """
+        version = state.version + 1
+        try:
+            await self.blobs.put(f"{self.folder}{commit_name(version)}", content, if_absent=True)
+        except StorageError:
+            after = await self.follow(state)
+            if after.version == state.version:
+                raise
+            return after
+        return self._after(state, version, list(parse_actions(content)))
+
+    async def _checkpoint(self, listing: Listing, version: int) -> TableState | None:
+        """The state in a checkpoint; None if a part of it has vanished."""
+        state = TableState()
+        for name, info in listing.checkpoints.get(version, ()):
+            blob = await self._blob(info.name, CHECKPOINT_LIMIT)
+            if blob is None:
+                return None
+            try:
+                if name.json:
+                    actions = await self.offload(lambda data=blob: list(parse_actions(data)))
+                else:
+                    from eventconsumer_processor.table.checkpoint_file import actions_of  # with pyarrow
+
+                    actions = await self.offload(actions_of, blob)
+                state = state.after(version, actions)
+            except ValueError as error:
+                raise self._damage(f"blob {info.name} cannot be read ({error})") from None
+        return state
+
+    async def _follow(self, state: TableState, last: int) -> tuple[TableState, int | None]:
+        """The state at version `last`; or the first version that has vanished."""
+        for start in range(state.version + 1, last + 1, AT_A_TIME):
+            versions = range(start, min(start + AT_A_TIME, last + 1))
+            found = await asyncio.gather(*(self._version(version) for version in versions))
+            for version, actions in zip(versions, found, strict=True):
+                if actions is None:
+                    return state, version
+                state = self._after(state, version, actions)
+        return state, None
+
+    async def _version(self, version: int) -> list[dict[str, Any]] | None:
+        """The actions of a version that matter to hosts; None if it does not exist."""
+        name = f"{self.folder}{commit_name(version)}"
+        blob = await self._blob(name, COMMIT_LIMIT)
+        if blob is None:
+            return None
+        try:
+            actions: list[dict[str, Any]] = await self.offload(lambda: list(parse_actions(blob)))
+        except ValueError as error:
+            raise self._damage(f"blob {name} cannot be read ({error})") from None
+        return actions
+
+    def _after(self, state: TableState, version: int, actions: list[dict[str, Any]]) -> TableState:
+        try:
+            return state.after(version, actions)
+        except ValueError as error:
+            raise self._damage(f"blob {self.folder}{commit_name(version)} cannot be read ({error})") from None
+
+    async def _blob(self, name: str, limit: int) -> bytes | None:
+        blob = await self.blobs.read(name, limit)
+        if blob is not None and blob.info.size > limit:
+            raise invalid(
+                f"blob {name} of the table's log has {blob.info.size} bytes, and hosts read at most {limit}: let Spark "
+                "write a checkpoint of the table after it, or compact the table in smaller parts"
+            )
+        return blob.data if blob else None
+
+    def _damage(self, what: str) -> Blocked:
+        return invalid(
+            f"the log of the table in {self.folder} is damaged: {what}. Restore it from a backup; or, to create the "
+            "table again with all files that are not pruned, suspend this EventConsumer, remove the folder, and resume"
+        )
