@@ -16,12 +16,13 @@ from typing import Any
 from urllib.parse import unquote
 
 from eventconsumer_api.errors import EventConsumerError
-from eventconsumer_processor.audit.container import FILE_MAX_BYTES, RECORD_MAX_BYTES, Container
+from eventconsumer_processor.audit.container import RECORD_MAX_BYTES, Container
 from eventconsumer_processor.audit.inorder import in_order
 from eventconsumer_processor.audit.tablestate import Action, TableState
 
 FOLDER = "_delta_log/"
 ATTEMPTS = 5
+CHECKPOINT_MAX_BYTES = 256 * 1024 * 1024  # of a part; a million files need about 100 MB
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CLASSIC = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
@@ -160,12 +161,12 @@ class TableLog:
         return version, await self._blob(self.commit_name(version), size, RECORD_MAX_BYTES)
 
     async def _load(self, state: TableState, blob: str, size: int) -> None:
-        data = await self._blob(blob, size, FILE_MAX_BYTES)
+        data = await self._blob(blob, size, CHECKPOINT_MAX_BYTES)
         sidecars: list[str] = await asyncio.to_thread(_parsed, blob, _load, state, blob, data)
         del data
         for path in sidecars:  # of a V2 checkpoint: parts with all `add` and `remove` actions
             name = f"{self._folder}_sidecars/{path}"
-            part = await self._blob(name, 0, FILE_MAX_BYTES)
+            part = await self._blob(name, 0, CHECKPOINT_MAX_BYTES)
             await asyncio.to_thread(_parsed, name, _load, state, name, part)
 
     async def _blob(self, name: str, size: int, limit: int) -> bytes:
