@@ -13,6 +13,7 @@ from eventconsumer_storage.blobs import BlobStore
 NOON = datetime(2026, 11, 21, 12, 0, 0, 700_000, tzinfo=UTC)
 HUB = HubInfo("shop.example", "orders", datetime(2026, 1, 1, tzinfo=UTC), ("0",))
 LAYOUTS = ["Slots", "Capture"]
+PLACE = ("era", "0")
 
 
 def draft(start: int, last: int, nonce: str = "mine", epoch: int = 1) -> Draft:
@@ -23,8 +24,8 @@ def draft(start: int, last: int, nonce: str = "mine", epoch: int = 1) -> Draft:
 def chain(layout: str, blobs: BlobStore, now: Callable[[], datetime] = lambda: NOON) -> Chain:
     """A chain in a layout."""
     if layout == "Capture":
-        return CaptureChain(blobs, "p", "era", "0", HUB, now=now)
-    return Chain(blobs, "p", "era", "0", now=now)
+        return CaptureChain(blobs, "p", *PLACE, HUB, now=now)
+    return Chain(blobs, "p", *PLACE, now=now)
 
 
 async def tombstone(blobs: BlobStore, files: Chain, slot: Slot) -> bool:
@@ -32,9 +33,10 @@ async def tombstone(blobs: BlobStore, files: Chain, slot: Slot) -> bool:
     info = await blobs.head(files.path(slot.start))
     assert info is not None
     if slot.path == info.name:
-        file = PruneCandidate(info.name, slot.start, slot.etag, slot.size, None)
+        file = PruneCandidate(info.name, PLACE, slot.start, slot.etag, slot.size, None)
     else:
-        file = PruneCandidate(info.name, slot.start, info.etag, slot.size, DataFile(slot.path, slot.size, slot.etag))
+        data = DataFile(slot.path, slot.size, slot.etag)
+        file = PruneCandidate(info.name, PLACE, slot.start, info.etag, slot.size, data)
     return await replace_with_tombstone(blobs, file, NOON)
 
 

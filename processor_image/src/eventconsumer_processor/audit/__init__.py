@@ -2,6 +2,7 @@
 
 It only reads, and it shares no code with the writers: it has its own parsers of names, metadata, lease bodies and
 manifests, so that the same mistake cannot hide in writer and auditor. `read` fetches, `names` and `leases` parse,
-`chain`, `batches`, `capture` and `deep` check, `model` is the report, `show` prints it. Only `prune` writes: it
-replaces old files by tombstones.
+`chain`, `batches`, `capture` and `deep` check, `model` is the report, `show` prints it. `tablelog`, `tablestate` and
+`table` do the same for a Delta table over the files. Only `prune` and `tableprune` write: they replace old files by
+tombstones, and remove them from the table before.
 """

@@ -22,7 +22,7 @@ class Meaning:
     """Level, invariant and remedy of a code."""
 
     level: Level
-    invariant: str  # S1 to S9; empty: none
+    invariant: str  # S1 to S10; empty: none
     remedy: str
 
 
@@ -79,6 +79,11 @@ class Code(StrEnum):
     LEASE_OWNER_FOREIGN = "LeaseOwnerForeign"
     OUTPUT_IN_USE = "OutputInUse"
     SEGMENT_WRONG = "SegmentWrong"
+    TABLE_FILE_MISSING = "TableFileMissing"
+    TABLE_FILE_TWICE = "TableFileTwice"
+    TABLE_FILE_WRONG = "TableFileWrong"
+    TABLE_POSITION_WRONG = "TablePositionWrong"
+    TABLE_LOG_MISSING = "TableLogMissing"
     GAP = "Gap"
     FOREIGN_GAP = "ForeignGap"
     CHECKPOINT_FOREIGN = "CheckpointForeign"
@@ -90,6 +95,8 @@ class Code(StrEnum):
     TOMBSTONES = "Tombstones"
     DEAD_LETTERS = "DeadLetters"
     FOREIGN_NAMES = "ForeignNames"
+    TABLE_BEHIND = "TableBehind"
+    TABLE_FILES_REMOVED = "TableFilesRemoved"
     LEASE_MISSING = "LeaseMissing"
     LEASES_UNREAD = "LeasesUnread"
     RESOURCE_RENEWED = "ResourceRenewed"
@@ -187,6 +194,19 @@ MEANINGS: dict[Code, Meaning] = {
     ),
     Code.OUTPUT_IN_USE: _violation("S9", "set a different spec.spark.output.path in each EventConsumer"),
     Code.SEGMENT_WRONG: _violation("S9", f"a record of a segment, or the file that ends it, was changed: {_RESTORE}"),
+    Code.TABLE_FILE_MISSING: _violation(
+        "S10",
+        "rows are missing in the table: read them from the file; keep the property delta.deletedFileRetentionDuration, "
+        "without which the log forgets removed files, and report this",
+    ),
+    Code.TABLE_FILE_TWICE: _violation(
+        "S10", "streams may have read the rows twice: find the writer in the table's history, then report this"
+    ),
+    Code.TABLE_FILE_WRONG: _violation(
+        "S10", "find the program that wrote this version in the table's history; if it was a host, report this"
+    ),
+    Code.TABLE_POSITION_WRONG: _violation("S10", "do not change the container, and report this"),
+    Code.TABLE_LOG_MISSING: _violation("S10", f"no program can read the table: {_RESTORE}"),
     Code.GAP: _explained("events expired before hosts read them: increase the hub's retention or the number of hosts"),
     Code.FOREIGN_GAP: _explained("another program on the same leases processed these events: check its output"),
     Code.CHECKPOINT_FOREIGN: _explained("another program on the same leases moved the checkpoint: check its output"),
@@ -203,6 +223,8 @@ MEANINGS: dict[Code, Meaning] = {
     Code.TOMBSTONES: _note(),
     Code.DEAD_LETTERS: _note("user code could not process these events: inspect the dead letters"),
     Code.FOREIGN_NAMES: _note(),
+    Code.TABLE_BEHIND: _note(),
+    Code.TABLE_FILES_REMOVED: _note(),
     Code.LEASE_MISSING: _note(),
     Code.LEASES_UNREAD: _note(),
     Code.RESOURCE_RENEWED: _note(),

@@ -43,6 +43,7 @@ class FileWalk:
         findings: Collects findings.
         checkpoints: Whether checkpoints must be at the end of a file.
         shared: Whether other programs move checkpoints too.
+        table: Whether there is a Delta table, so that other programs may write its files.
         seen: Called for each committed slot.
     """
 
@@ -58,6 +59,7 @@ class FileWalk:
         findings: Findings,
         checkpoints: bool = True,
         shared: bool = False,
+        table: bool = False,
         seen: SlotSeen | None = None,
     ) -> None:
         self.chains: dict[Place, ChainAudit] = {}
@@ -71,6 +73,7 @@ class FileWalk:
         self._findings = findings
         self._checkpoints = checkpoints
         self._shared = shared
+        self._table = table
         self._seen = seen
         self._pairs = CapturePairs()
         self._strays: list[str] = []
@@ -121,6 +124,8 @@ class FileWalk:
                     file = DataFile(info.name, info.size, names.bare(info.etag))
                     if waiting := self._pairs.file(file):
                         self._changed(waiting, file)
+            case names.TableName() if not self._table:
+                self._stray(names.Stray(inside=False), info)
             case names.Stray():
                 self._stray(name, info)
 

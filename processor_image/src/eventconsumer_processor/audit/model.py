@@ -32,7 +32,7 @@ class Finding(Report):
 
     level: Level
     code: Code
-    invariant: str = Field(default="", description="S1 to S9; empty: none.")
+    invariant: str = Field(default="", description="S1 to S10; empty: none.")
     incarnation: str = ""
     partition: str = ""
     blob: str = Field(default="", description="Name of the blob concerned.")
@@ -97,6 +97,16 @@ class BatchesAudit(Report):
     quarantined_rows: int = Field(default=0, description="Excluded events of other files.")
 
 
+class TableAudit(Report):
+    """The Delta table over the drained files."""
+
+    version: int | None = Field(default=None, description="Newest version; null: the log cannot be read.")
+    files: int = Field(default=0, description="Files in the table, also those of other programs.")
+    rows: int | None = Field(default=None, description="Rows of the table; null: unknown.")
+    removed: int = Field(default=0, description="Files of the consumer that were removed from the table.")
+    lag_files: int = Field(default=0, description="Files of the consumer that are not in the table yet.")
+
+
 class AuditReport(Report):
     """The result of an audit."""
 
@@ -116,6 +126,7 @@ class AuditReport(Report):
     partitions: list[PartitionAudit] = Field(default=[])
     breaks: list[BreakReport] = Field(default=[], description="Between segments; none if the hub kept its events.")
     batches: BatchesAudit = BatchesAudit()
+    table: TableAudit | None = Field(default=None, description="Null: there is no Delta table.")
     findings: list[Finding] = Field(default=[], description="Worst first; at most 20 of a code in a partition.")
     counts: dict[str, int] = Field(default={}, description="Findings by code, also those not in `findings`.")
 
@@ -146,6 +157,12 @@ class Findings:
                     message=message,
                 )
             )
+
+    def merge(self, other: "Findings") -> None:
+        """Add the findings of another collector, which kept the first ones of each code and partition too."""
+        self.kept += other.kept
+        self.counts += other.counts
+        self._by_partition += other._by_partition
 
     def violations(self, place: Place) -> int:
         """Violations in one partition."""

@@ -17,6 +17,10 @@ _CAPTURE = re.compile(r"([^/]+)/([^/]+)/([^/]+)/(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d
 _SEGMENT = re.compile(r"_segments/(\d{10})\.json")
 _GAPS = re.compile(r"(?:([A-Za-z][\w-]*):)?(\d+-\d+(?:/\d+)?(?:,\d+-\d+(?:/\d+)?)*)")
 _REPLAY = re.compile(r"_replays/[a-z0-9-]{1,20}/(.+)")
+# Files that Delta programs other than a host write: data files and deletion vectors, also in a folder with a random
+# name, and change data. Source: "File Types" in github.com/delta-io/delta/blob/master/PROTOCOL.md.
+_TABLE = re.compile(r"(?:[A-Za-z0-9]{1,8}/)?(?:part-[^/]+\.parquet|deletion_vector_[^/]+\.bin)|_change_data/.+")
+_TABLE_LOG = "_delta_log/"
 _OWN_FOLDERS = (
     "inc=", "_genesis/", "_batches/", "_commits/", "_attempts/", "_batch_replays/", "_deadletters/", "_replays/",
     "_segments/",
@@ -54,8 +58,13 @@ class Known:
     """A blob of the consumer that is read separately, or not audited here.
 
     Genesis, manifest, commit, claim of an attempt, records of chain and segments, the leader's lease; commits and
-    claims of a replay of batches; and all blobs of a replay, which is audited under its own prefix.
+    claims of a replay of batches; all blobs of a replay, which is audited under its own prefix; and the log of a table.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A file that another program writes into a Delta table; a stray if there is no table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +74,7 @@ class Stray:
     inside: bool
 
 
-Name = SlotName | DeadLetterName | CaptureName | Known | Stray
+Name = SlotName | DeadLetterName | CaptureName | Known | TableName | Stray
 _KNOWN = Known()
 
 
@@ -73,7 +82,11 @@ def parse(name: str) -> Name:
     """The kind of a blob, from its name below the prefix."""
     if found := _SLOT.fullmatch(name):
         return SlotName(found[1], found[2], int(found[3]), found[4])
-    if name in _SINGLE or any(one.fullmatch(name) for one in (_GENESIS, _SEGMENT, _NUMBERED, _BATCH_REPLAY)):
+    if (
+        name.startswith(_TABLE_LOG)
+        or name in _SINGLE
+        or any(one.fullmatch(name) for one in (_GENESIS, _SEGMENT, _NUMBERED, _BATCH_REPLAY))
+    ):
         return _KNOWN
     if found := _DEAD_LETTER.fullmatch(name):
         return DeadLetterName(found[1], found[2])
@@ -81,7 +94,7 @@ def parse(name: str) -> Name:
         return Stray(inside=True) if isinstance(parse(found[1]), Stray) else _KNOWN
     if found := _CAPTURE.fullmatch(name):
         return CaptureName(found[3])
-    return Stray(name.startswith(_OWN_FOLDERS))
+    return TableName() if _TABLE.fullmatch(name) else Stray(name.startswith(_OWN_FOLDERS))
 
 
 def genesis_of(name: str) -> tuple[str, str] | None:

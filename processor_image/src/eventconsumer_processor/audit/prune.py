@@ -2,8 +2,8 @@
 
 A slot's name is never deleted, because a free name could be written again: a tombstone is the same blob, empty, with
 the same metadata and the time. A file is replaced only if it is before the checkpoint, is not the last file of its
-chain, and, with Spark, was processed by a committed batch that did not exclude it. A container with a violation is not
-changed, because its blobs are evidence.
+chain, and, with Spark, was processed by a committed batch that did not exclude it. A file that a Delta table has is
+removed from the table first. A container with a violation is not changed, because its blobs are evidence.
 """
 
 import asyncio
@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from eventconsumer_processor.audit.files import Progress
-from eventconsumer_processor.audit.model import AuditReport
+from eventconsumer_processor.audit.model import AuditReport, Place
 from eventconsumer_processor.audit.names import BadFacts, DataFile, SlotFacts, SlotName, bare, facts
 from eventconsumer_processor.audit.read import Audit, Subject
+from eventconsumer_processor.audit.tablelog import TableLog
+from eventconsumer_processor.audit.tableprune import MOST, refusal, remove_files
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
 from eventconsumer_storage.errors import Conflict, NotFound, Unavailable
 
@@ -30,10 +32,12 @@ class PruneCandidate:
     """A file to be replaced."""
 
     name: str  # of the slot's blob
+    place: Place
     start: int
     etag: str  # of that blob
     size: int  # bytes that become free
     data: DataFile | None  # layout Capture: the data file, which is removed too
+    in_table: bool = False  # the Delta table has it
 
 
 @dataclass(frozen=True)
@@ -45,17 +49,26 @@ class PrunePlan:
         files: The files to replace, in chain order.
         left: Data files of tombstones, left by an interrupted run.
         kept: Number of files that are old enough but stay, by reason.
+        log: Of the Delta table; None: no table.
+        refusal: Why files may not be removed from the table, and nothing may be changed; empty: they may.
     """
 
     audit: AuditReport
     files: list[PruneCandidate] = field(default_factory=list)
     left: list[DataFile] = field(default_factory=list)
     kept: Counter[str] = field(default_factory=Counter)
+    log: TableLog | None = None
+    refusal: str = ""
 
     @property
     def refused(self) -> bool:
-        """Whether the container must not be changed."""
+        """Whether the audit found a violation, so that the container must not be changed."""
         return self.audit.exit_code >= VIOLATION
+
+    @property
+    def in_table(self) -> int:
+        """Number of files that are removed from the Delta table first."""
+        return sum(file.in_table for file in self.files)
 
     @property
     def bytes(self) -> int:
@@ -102,21 +115,30 @@ async def plan(subject: Subject, before: datetime, *, batches: bool, progress: P
         if not audit.genesis.is_current(name.incarnation):
             kept["of an earlier incarnation of the hub"] += 1
             return
+        place = (name.incarnation, name.partition)
         lease = audit.leases.get(name.partition)
         reason = ""
         if lease is None or lease.checkpoint is None or slot.last > lease.checkpoint:
             reason = "not before the checkpoint"
         elif (batches or audit.batches.used) and not audit.batches.committed(batch):
             reason = "in no committed batch"
-        elif audit.batches.commits.left_out((name.incarnation, name.partition), name.start):
+        elif audit.batches.commits.left_out(place, name.start):
             reason = "excluded by its batch, so its events are in no output"
-        waiting[name.partition] = (PruneCandidate(info.name, name.start, info.etag, slot.size, slot.data), reason)
+        elif audit.table.exists and not audit.table.covers(place, name.start):
+            reason = "not in the Delta table yet"
+        in_table = audit.table.state is not None and audit.table.state.is_active(place, name.start)
+        candidate = PruneCandidate(info.name, place, name.start, info.etag, slot.size, slot.data, in_table)
+        waiting[name.partition] = (candidate, reason)
 
     report = await audit.run(progress or Progress(), seen)
     kept["the last file of its chain"] += len(waiting)
     if report.exit_code >= VIOLATION:
         return PrunePlan(report, kept=+kept)
-    return PrunePlan(report, found, [one.file for one in audit.left], +kept)
+    left = [one.file for one in audit.left]
+    if audit.table.state is None:
+        return PrunePlan(report, found, left, +kept)
+    reason = refusal(audit.table.state) if any(file.in_table for file in found) else ""
+    return PrunePlan(report, [] if reason else found, [] if reason else left, +kept, audit.log, reason)
 
 
 async def carry_out(plan: PrunePlan, store: BlobStore, now: datetime, progress: Progress | None = None) -> Pruned:
@@ -129,6 +151,7 @@ async def carry_out(plan: PrunePlan, store: BlobStore, now: datetime, progress: 
         progress: Receives the progress.
 
     Raises:
+        CommandError: Files cannot be removed from the Delta table.
         StorageError: A request failed. Replaced files stay replaced; run it again.
     """
     limit = asyncio.Semaphore(AT_A_TIME)
@@ -146,6 +169,8 @@ async def carry_out(plan: PrunePlan, store: BlobStore, now: datetime, progress: 
             await _remove(store, file)
 
     for part in _parts(plan.files):
+        if plan.log:
+            await remove_files(plan.log, store, ((file.place, file.start) for file in part), now)
         for file, replaced in zip(part, await asyncio.gather(*map(replace, part)), strict=True):
             if replaced:
                 files, size = files + 1, size + file.size
@@ -155,7 +180,7 @@ async def carry_out(plan: PrunePlan, store: BlobStore, now: datetime, progress: 
     return Pruned(files, size + sum(file.size for file in plan.left), changed)
 
 
-def _parts(files: list[PruneCandidate], size: int = 1000) -> Iterable[list[PruneCandidate]]:
+def _parts(files: list[PruneCandidate], size: int = MOST) -> Iterable[list[PruneCandidate]]:
     return (files[at : at + size] for at in range(0, len(files), size))
 
 

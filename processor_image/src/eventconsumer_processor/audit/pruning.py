@@ -51,6 +51,9 @@ async def _run(config: Path, options: Options, before: str, yes: bool) -> int:
             if plan.refused:
                 console.print(f"Nothing was changed, because of the audit's result: {plan.audit.summary}")
                 return min(plan.audit.exit_code, FAILED)
+            if plan.refusal:
+                console.print(f"Nothing was changed: {plan.refusal}.")
+                return REFUSED
             if not yes:
                 _say(console, plan, limit)
                 return 0
@@ -67,6 +70,12 @@ def _say(console: Console, plan: PrunePlan, limit: datetime) -> None:
         f"Would replace {len(plan.files):,} files written before {limit.isoformat(timespec='seconds')} by tombstones"
         f"{left}: {plan.bytes / 1e6:,.1f} MB. Their events are then deleted from storage."
     )
+    if plan.log:
+        console.print(
+            f"Would first remove {plan.in_table:,} of these files from the Delta table; its earlier versions can then "
+            "not be read. Rows that OPTIMIZE, UPDATE or MERGE wrote to other files of the table stay: delete them with "
+            "DELETE in Spark."
+        )
     for reason, count in plan.kept.items():
         console.print(f"Would keep {count:,} files of that age: {reason}.")
     console.print("Run again with --yes to apply." if plan.files or plan.left else "Nothing to do.")

@@ -1,8 +1,9 @@
 """Audits a consumer: reads its blobs in an order in which a running consumer is consistent, and checks them.
 
-Hosts may write during the audit. A checkpoint is read before its files, a manifest before its files, and the hub's end
-after the files; files are never removed, so a later read always contains everything that an earlier read refers to. A
-blob that can look wrong because of the order (an epoch just raised, a record just written) is read again.
+Hosts may write during the audit. A checkpoint and the Delta table are read before the files, a manifest before its
+files, and the hub's end after the files; files are never removed, so a later read always contains everything that an
+earlier read refers to. A blob that can look wrong because of the order (an epoch just raised, a record just written) is
+read again.
 """
 
 import asyncio
@@ -25,9 +26,13 @@ from eventconsumer_processor.audit.identity import IdentityAudit, Outputs
 from eventconsumer_processor.audit.inorder import in_order
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.model import AuditReport, Findings, Place
+from eventconsumer_processor.audit.names import SlotFacts, SlotName
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
+from eventconsumer_processor.audit.table import TableCheck
+from eventconsumer_processor.audit.tablelog import TableLog
 from eventconsumer_processor.audit.verdict import summary
 from eventconsumer_processor.source.hub import Hub
+from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import NotFound
 
 
@@ -71,6 +76,8 @@ class Audit:
         self._subject = subject
         self._root = f"{subject.prefix}/"
         self.genesis = Genesis(subject.files, self._root, self.findings)
+        self.log = TableLog(subject.files, self._root)
+        self.table = TableCheck(self.log, self.identity, self.findings)
         self._heads: dict[str, int] = {}
 
     async def run(self, progress: Progress, seen: SlotSeen | None = None, *, deep: bool = False) -> AuditReport:
@@ -102,6 +109,7 @@ class Audit:
             ],
             breaks=segments.breaks(self.genesis.segments),
             batches=self.batches.report(),
+            table=self.table.report(),
             findings=self.findings.ordered(),
             counts={str(code): number for code, number in sorted(self.findings.counts.items())},
         )
@@ -115,6 +123,13 @@ class Audit:
         if reader:
             self.leases = await reader.read()
         await self._read_batches()
+        await self.table.read()
+
+        def checked(name: SlotName, info: BlobInfo, slot: SlotFacts, batch: int | None) -> None:
+            self.table.slot((name.incarnation, name.partition), slot)
+            if seen:
+                seen(name, info, slot, batch)
+
         walk = FileWalk(
             subject.files,
             self._root,
@@ -125,10 +140,12 @@ class Audit:
             findings=self.findings,
             checkpoints=subject.writes_files,
             shared=subject.leases is not None and subject.leases.shared,
-            seen=seen,
+            table=self.table.exists,
+            seen=checked,
         )
         self.chains, self.left = walk.chains, walk.left
         await walk.run(progress, deep=deep)
+        await self.table.finish(self.chains, self._root)
         segments.judge(self.genesis.segments, self.chains, self.findings, writes_files=subject.writes_files)
         for place, text in segments.unbatched(self.genesis.segments, self.chains, self.batches.reached):
             self.findings.add(Code.BATCH_HOLE, text, place)

@@ -12,7 +12,7 @@ from rich.text import Text
 from eventconsumer_api.console import Console
 from eventconsumer_processor.audit.codes import Level
 from eventconsumer_processor.audit.files import Progress
-from eventconsumer_processor.audit.model import AuditReport, PartitionAudit
+from eventconsumer_processor.audit.model import AuditReport, PartitionAudit, TableAudit
 
 _COLOURS = {Level.NOTE: "green", Level.EXPLAINED: "yellow", Level.VIOLATION: "red", Level.UNREADABLE: "red"}
 _LINE_SECONDS = 10.0
@@ -39,6 +39,8 @@ def show(report: AuditReport, console: Console) -> None:
         ]
         sizes = f"{batches.committed:,} of {batches.manifests:,} batches committed, {batches.files:,} files in them"
         console.print("; ".join([f"Spark: {sizes}", *left]))
+    if report.table:
+        console.print(_table_text(report.table))
     for finding in report.findings:
         if finding.level is Level.UNREADABLE:  # it is the verdict
             continue
@@ -50,6 +52,15 @@ def show(report: AuditReport, console: Console) -> None:
     if left_out > 0:
         console.print(f"… {left_out:,} more findings are not shown", style="dim")
     console.print(report.summary, style=_COLOURS[report.verdict], soft_wrap=True)
+
+
+def _table_text(table: TableAudit) -> str:
+    if table.version is None:
+        return "Delta table: the log cannot be read"
+    rows = "an unknown number of rows" if table.rows is None else f"{table.rows:,} rows"
+    counts = ((table.removed, "files removed from it"), (table.lag_files, "files not in it yet"))
+    parts = [f"{table.files:,} files, {rows}", *(f"{count:,} {noun}" for count, noun in counts if count)]
+    return f"Delta table: version {table.version:,}, {'; '.join(parts)}"
 
 
 @contextmanager

@@ -9,6 +9,8 @@ def summary(report: AuditReport) -> str:
     events = sum(partition.events for partition in report.partitions)
     files = sum(partition.files for partition in report.partitions)
     size = f"{_many(len(report.partitions), 'partition')}, {_many(files, 'file')}, {_many(events, 'event')}"
+    if report.table and report.table.version is not None:
+        size += f", version {report.table.version:,} of the Delta table"
     depth = "files read" if report.deep else "files not read: use --deep to read them"
     if report.verdict is Level.NOTE:
         return f"Clean: each event is in exactly one file ({size}; {depth})."

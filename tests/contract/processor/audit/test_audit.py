@@ -16,7 +16,7 @@ from azure.storage.blob.aio import BlobServiceClient
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_processor.audit.access import Options, opened
 from eventconsumer_processor.audit.container import AzureContainer
-from eventconsumer_processor.audit.model import AuditReport
+from eventconsumer_processor.audit.model import AuditReport, TableAudit
 from eventconsumer_processor.audit.prune import Pruned, PrunePlan, carry_out, plan
 from eventconsumer_processor.audit.read import audit
 from eventconsumer_processor.identity.records import Times, claim_chain
@@ -237,7 +237,8 @@ def test_a_violation_is_named_and_says_what_to_do(parquet: Drained) -> None:
 def test_the_json_document_is_what_its_reference_says(parquet: Drained) -> None:
     report = parquet.audit()
     reference = (Path(__file__).parents[4] / "docs/reference/audit.md").read_text()
-    for part in (report, report["partitions"][0], report["batches"]):
+    table = TableAudit().model_dump(by_alias=True)
+    for part in (report, report["partitions"][0], report["batches"], table):
         for key in part:
             assert f"`{key}`" in reference, f"{key} is not described"
 

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from eventconsumer_processor.audit.model import BatchesAudit
 from eventconsumer_processor.audit.names import gaps
 from tests.support.fakes.virtual import virtual
 from tests.unit.processor.auditing import World, fake, metadata
+from tests.unit.processor.deltatables import NEWER, Table, part, vector
 
 
 @dataclass
@@ -182,3 +184,103 @@ async def test_the_work_grows_with_the_files_and_not_faster_and_the_requests_sta
     (requests, few), (same, more), (again, most) = [await cost(files) for files in (100, 200, 400)]
     assert requests == same == again
     assert most - more < 2.1 * (more - few)
+
+
+class Tables:
+    """Draws a table: hosts register files, and other programs optimize, delete and write checkpoints in any order."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self._draw = data.draw
+        self.rows: dict[int, int] = {}  # of each file of the consumer that the table has
+        self.others: dict[str, int] = {}
+        self.removed = 0
+        self.waiting: list[int] = []
+
+    async def write(self) -> Table:
+        made = Table(World())
+        await made.world.begin(p0=0)
+        self.waiting = list(range(0, 10 * self._draw(st.integers(1, 6)), 10))
+        for start in self.waiting:
+            await made.world.file("0", start, range(start, start + 10))
+        await made.world.lease("0", None)
+        await made.begin(NEWER)
+        steps = {"register": self._register, "optimize": self._optimize, "delete": self._delete, "vector": self._vector}
+        for step in self._draw(st.lists(st.sampled_from([*steps, "checkpoint"]), max_size=12)):
+            if step == "checkpoint":
+                await made.checkpoint(self._draw(st.sampled_from(["classic", "multipart", "v2"])))
+            else:
+                await steps[step](made)
+        return made
+
+    async def _register(self, made: Table) -> None:
+        count = self._draw(st.integers(0, len(self.waiting)))
+        starts, self.waiting = self.waiting[:count], self.waiting[count:]
+        if starts:
+            await made.register(*starts, position=starts[-1] + 9)
+            self.rows |= dict.fromkeys(starts, 10)
+
+    def _some(self) -> list[int]:
+        return self._draw(st.lists(st.sampled_from(sorted(self.rows)), unique=True)) if self.rows else []
+
+    async def _optimize(self, made: Table) -> None:
+        starts = self._some()
+        rows = sum(self.rows[start] for start in starts)
+        removes = [made.remove(start, dataChange=False, **self._old(made, start)) for start in starts]
+        name = f"{made.version}"
+        await made.commit(*removes, part(name, rows), operation="OPTIMIZE")
+        self._remove(starts)
+        self.others[name] = rows
+
+    async def _delete(self, made: Table) -> None:
+        starts = self._some()
+        removes = [made.remove(start, **self._old(made, start)) for start in starts]
+        await made.commit(*removes, operation="DELETE")
+        self._remove(starts)
+
+    async def _vector(self, made: Table) -> None:
+        for start in self._some()[:1]:
+            rows = self._draw(st.integers(1, 9))
+            new = vector(10 - rows, offset=made.version)
+            gone = made.remove(start, **self._old(made, start))
+            await made.commit(gone, await made.add(start, deletionVector=new), operation="DELETE")
+            self.rows[start] = rows
+
+    def _old(self, made: Table, start: int) -> dict[str, Any]:
+        path = made.path(start)
+        adds = [action["add"] for action in made.actions if action.get("add", {}).get("path") == path]
+        found = adds[-1].get("deletionVector")
+        return {"deletionVector": found} if found else {}
+
+    def _remove(self, starts: list[int]) -> None:
+        self.removed += len(starts)
+        for start in starts:
+            del self.rows[start]
+
+
+@given(st.data())
+@virtual
+async def test_any_table_is_clean_and_counted_and_a_lost_or_doubled_file_is_found(data: st.DataObject) -> None:
+    tables = Tables(data)
+    made = await tables.write()
+    report = await made.world.audit()
+    assert report.exit_code == 0, report.findings
+    found = report.table
+    assert found is not None
+    assert (found.version, found.files) == (made.version, len(tables.rows) + len(tables.others))
+    assert found.rows == sum(tables.rows.values()) + sum(tables.others.values())
+    assert (found.removed, found.lag_files) == (tables.removed, len(tables.waiting))
+    blobs = fake(made.world.files)
+    if any("checkpoint" in name for name in blobs.blobs) or not tables.rows:
+        return
+    path = made.path(data.draw(st.sampled_from(sorted(tables.rows))))
+    name, at = next(  # the first commit that adds the file
+        (f"p/{made.commit_name(version)}", at)
+        for version in range(made.version + 1)
+        for at, line in enumerate(blobs.blobs[f"p/{made.commit_name(version)}"].data.split(b"\n"))
+        if line.startswith(f'{{"add": {{"path": "{path}"'.encode())
+    )
+    lines = blobs.blobs[name].data.split(b"\n")
+    vectors = any(f'"path": "{path}"'.encode() in blobs.blobs[other].data for other in blobs.blobs if other > name)
+    lines[at : at + 1] = [lines[at]] * 2 if vectors or data.draw(st.booleans()) else []
+    blobs.blobs[name].data = b"\n".join(lines)
+    assert (await made.world.audit()).exit_code == 2
