@@ -131,6 +131,10 @@ def _facts(look: Look) -> Table:
         ("lag", f"{count(events)} events in no file{late}" if events is not None else "not known"),
         ("files", f"{count(files)} with {count(drained)} events, {size(size_)}{since}"),
     ]
+    if found := status_.table:
+        behind = f", {count(found.pending_files)} files wait" if found.pending_files else ""
+        text = f"version {found.version}, {count(found.files)} files with {count(found.events)} events{behind}"
+        facts.append(("table", text))
     if status_.storage.calls_per_month is not None:
         facts.append(("storage", f"about {count(status_.storage.calls_per_month)} requests a month"))
     facts += _spark(look)
