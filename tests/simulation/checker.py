@@ -20,6 +20,8 @@ numbers. Each change is judged at the moment it is made, so a violation that a l
     I2 a chain has one identity, which its manifests name
     I3 a resource takes a chain over only while it leads; of two that live one drains, and the other says why not
     S9 segments come one after the other; each is ended in all its partitions, for good, before the next one begins
+    T1 the versions of the table follow each other; each registers files as they are, from where the table ended
+    T2 in the end all files are registered
     F2 a chain has events of its own hub only, and none from both sides of a break: where the hub's last events vanished
        and it used their numbers again, an event from before is never followed by one from after
 """
@@ -41,6 +43,8 @@ IDENTITY = "~identity.json"
 SLOT = re.compile(r"\w+/inc=(\w+)/partition=(\w+)/from=(\d{20})\.\w+")
 GENESIS = re.compile(r"\w+/_genesis/(\w+)/(\w+)\.json")
 RECORD = re.compile(r"\w+/_(batches|commits)/(\d+)\.json")
+VERSION = re.compile(r"\w+/_delta_log/(\d{20})\.json")
+COVERED = re.compile(r"eventconsumer/([\w-]+)/(\w+)/(\w+)")
 SEGMENT = re.compile(r"\w+/_segments/\d+\.json")
 TOMBSTONE, SEALED = "tombstone", "sealed"
 
@@ -97,6 +101,9 @@ class Checker:
         self._history = history
         self.chain = ""  # identity
         self.holder = ""  # uid of the resource that drains, by the chain's record
+        self._versions = 0  # of the table
+        self._covered: dict[tuple[str, str], int] = {}  # chain -> the last number that the table covers
+        self._buried: set[str] = set()  # files that were pruned
         self._starts: dict[str, int] = {}  # partition -> where it starts in the newest segment, but for the first
         self._leads: set[str] = set()  # hosts that took the lead and did not give it up
         self._claims: dict[str, bool] = {}  # host -> whether it led when it sent the record of the chain last
@@ -131,6 +138,8 @@ class Checker:
             right = self.holder in {"", uid} or self._claims[author]
             self.expect("I3", right, f"{author} took the chain over from {self.holder} without leading")
             self.chain, self.holder = record["chain"], uid
+        elif match := VERSION.fullmatch(version.name):
+            self._version(int(match[1]), version, author)
         elif SEGMENT.fullmatch(version.name):
             known = self._records.setdefault(version.name, version.data or b"")
             self.expect("S1", known == version.data, f"{version.name} was written again by {author}")
@@ -191,6 +200,7 @@ class Checker:
                 and {**version.metadata, TOMBSTONE: ""} == {**known.metadata, TOMBSTONE: ""}
             )
             self.expect("S1", buried, f"{what}: a committed file was changed")
+            self._buried.add(version.name)
             return
         self.expect("S2", start == chain.next, f"{what} does not start at the chain's end {chain.next}")
         self.expect("S9", not chain.sealed, f"{what} is behind a seal")
@@ -272,6 +282,45 @@ class Checker:
                 excused = event.expired or event.compacted or event.lost is not None or event.excused
                 where = f"partition {partition}: event {event.body}, number {event.number}"
                 self.expect("S4", bool(event.file) or excused, f"{where}, is in no file")
+
+    def _version(self, number: int, version: Version, author: str) -> None:
+        what = f"version {number} of the table by {author}"
+        self.expect("T1", number == self._versions, f"{what} behind {self._versions} versions")
+        self._versions = number + 1
+        actions = [json.loads(line) for line in (version.data or b"").splitlines()]
+        root = version.name.partition("/")[0]
+        added = [f"{root}/{a['add']['path']}" for a in actions if a.get("add", {}).get("dataChange")]
+        facts = {f"{root}/{a['add']['path']}": a["add"] for a in actions if "add" in a}
+        wanted: list[str] = []
+        for transaction in (action["txn"] for action in actions if "txn" in action):
+            match = COVERED.fullmatch(transaction["appId"])
+            if match is None:
+                continue  # totals
+            place, last = (match[2], match[3]), int(transaction["version"])
+            chain = self.chains.get(place)
+            self.expect("T1", match[1] == self.chain and chain is not None, f"{what}: {transaction} is of no chain")
+            if chain is None:
+                continue
+            before = self._covered.get(place, chain.start - 1)
+            self.expect("T1", before < last and last in chain.ends, f"{what}: {transaction} behind {before}")
+            self._covered[place] = last
+            wanted += [name for name in chain.slots if before < int(SLOT.fullmatch(name)[3]) <= last]  # type: ignore[index]
+        missing = [name for name in wanted if name not in added and name not in self._buried]
+        self.expect("T1", not missing, f"{what} leaves out {missing}")
+        again = sorted(set(added) - set(wanted))
+        self.expect("T1", not again and len(added) == len(set(added)), f"{what} registers again {again or added}")
+        for name in set(added) & set(wanted):
+            slot = next(chain.slots[name] for chain in self.chains.values() if name in chain.slots)
+            stats = json.loads(facts[name]["stats"])
+            right = facts[name]["size"] in {len(slot.data or b""), 0}
+            right = right and stats["numRecords"] == int(slot.metadata["count"])
+            self.expect("T1", right, f"{what}: {facts[name]} is not {dict(slot.metadata)}")
+
+    def registered(self) -> bool:
+        """Whether the table covers all files."""
+        return all(
+            self._covered.get(place, -1) == chain.next - 1 for place, chain in self.chains.items() if chain.slots
+        )
 
     def _batch(self, manifest: dict[str, Any]) -> None:
         before = self.batches[-1] if self.batches else None

@@ -109,6 +109,7 @@ class Consumer:
                 "trigger": {"files": 4, "ageSeconds": 30},
                 "limits": {"maxFiles": rng.choice([3, 1000])},
             },
+            "table": {"maxSeconds": rng.randint(1, 5)} if stream.table else None,
             "drainSeconds": 10,
         }
         return HostConfig.model_validate(values)

@@ -200,4 +200,5 @@ class SimHost:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
             await manager.drain(config.drain_seconds)
+            await leader.register_rest()
             self.manager = None

@@ -62,6 +62,34 @@ MUTANTS: Mapping[str, Mutant] = {
         (Change("sink/content.py", "metadata=metadata, if_absent=True)", "metadata=metadata)", 2),),
         ZOMBIES,
     ),
+    "versions of the table are overwritten": Mutant(
+        (Change("table/log.py", "content, if_absent=True)", "content)"),),
+        ZOMBIES | {"hold a version": 8, "crash": 3, "start": 3},
+    ),
+    "the table's position is not read from its log": Mutant(
+        (
+            Change(
+                "table/committer.py",
+                "        if covered is not None:\n            return covered + 1\n",
+                "",
+            ),
+        ),
+        {"crash": 3, "start": 3},
+    ),
+    "a failed version counts as written": Mutant(
+        (
+            Change(
+                "table/log.py",
+                "            after = await self.follow(state)\n            if after.version == state.version:\n"
+                "                raise\n            return after\n",
+                "            pass\n",
+            ),
+        ),
+        ZOMBIES | {"hold a version": 8, "optimize": 4},
+    ),
+    "files are registered before the ones ahead of them": Mutant(
+        (Change("table/committer.py", "tuple(waiting)[:left]", "tuple(waiting)[-1:]"),), {"cut": 2, "crash": 3}
+    ),
     "a taken slot counts as committed": Mutant(
         (
             Change(

@@ -59,6 +59,7 @@ class Stream:
         self._leases, self._sink = leases, sink
         self._skipped: set[tuple[str, int]] = set()
         self._began: dict[str, int] = {}  # partition -> where it ended when the first host started
+        self.table = False  # whether its files are registered in a table
         self.position = "Earliest"
         self.folder, self.tampering = "", LeaseBlobs(leases, "")  # see `place_leases`
 
@@ -135,6 +136,7 @@ class Stream:
         self.hub.recreate()
         for partition in self.hub.partitions:
             self.history.truncate(partition, -1)
+            self._ends_at(partition, -1)
 
     def fail_over(self, number: int, lost: int) -> None:
         """A forced failover: a partition loses its newest events, and uses their numbers again."""
@@ -145,6 +147,12 @@ class Stream:
             return
         partition.forget_last(count)
         self.history.truncate(name, partition.last)
+        self._ends_at(name, partition.last)
+
+    def _ends_at(self, partition: str, last: int) -> None:
+        """The hub lost events, so a host that has not looked yet may find an earlier end than the first host could."""
+        if partition in self._began:
+            self._began[partition] = min(self._began[partition], last + 1)
 
     def promote(self) -> None:
         """A failover that loses nothing: the hub has another creation time."""
@@ -244,6 +252,22 @@ class Stream:
             for partition, seen in self.hub.partitions.items():
                 end = chains[partition].next - 1 if partition in chains else 1 << 62
                 self.tampering.repair(partition, end, seen.last)
+
+    def optimize(self, rounds: int) -> None:
+        """Another program replaces files of the table by one of its own, in the next version."""
+        folder = f"{self.prefix}/_delta_log/"
+        names = sorted(name for name in self._sink.blobs if name.startswith(folder))
+        actions = [json.loads(line) for name in names for line in self._sink.blobs[name].data.splitlines()]
+        if not actions:
+            return
+        removed = {action["remove"]["path"] for action in actions if "remove" in action}
+        added = [action["add"] for action in actions if "add" in action and action["add"]["path"] not in removed]
+        chosen = added[: rounds + 1]
+        merged = {"path": f"part-{len(names)}.parquet", "partitionValues": {}, "size": 1, "modificationTime": 1}
+        lines: list[dict[str, Any]] = [{"commitInfo": {"operation": "OPTIMIZE"}}]
+        lines += [{"remove": {"path": each["path"], "deletionTimestamp": 1, "dataChange": False}} for each in chosen]
+        lines += [{"add": merged | {"dataChange": False}}] if chosen else []
+        self._sink._write(f"{folder}{len(names):020d}.json", b"\n".join(json.dumps(o).encode() for o in lines), {})
 
     def parted(self) -> set[str]:
         """Partitions whose newest file ends with an event that vanished: they must not go on."""

@@ -85,6 +85,7 @@ class World:
             place = f"shop.example/{name}/$default" if layout == "AzureSdk" else f"shop.example/{name}/$Default"
             stream.place_leases("$Default" if prefix == "" else place, shared=shared)
             stream.start_at(position)
+            stream.table = self.rng.random() < 0.7
             stream.checker.lease_seconds = LEASE_SECONDS
             self.streams.append(stream)
         self.consumers = [Consumer("shop", stream, prefix, self._around, self.rng) for stream in self.streams]
@@ -291,6 +292,8 @@ class World:
         shared = HANDOVER_SECONDS if stream.layout == "AzureSdk" else 0
         self._await("L1", consumer.owned, LEASE_SECONDS + 2 * SCAN_SECONDS + 45 + shared, "a partition has no owner")
         self._await("L3", stream.drained, 150, "there is lag")
+        if stream.table:
+            self._await("T2", stream.checker.registered, 120, "a file is not in the table")
         kept = 3 * KEEP_SECONDS if consumer.wanted else 0  # a partition that its host did not take before
         for pause in (SCAN_SECONDS + 5, 0.02):  # a decision that was made before may still be on its way
             seconds = 10 * SCAN_SECONDS * len(stream.hub.partitions) + shared + kept
