@@ -46,4 +46,4 @@ def test_waves_add_up() -> None:
 def test_the_verdict_is_plain_text_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     show_result(Result(3, {"a": Tally(3, 6, 3)}), [])
     printed = " ".join(capsys.readouterr().out.split())
-    assert printed.endswith("Every one of 3 events is in the Delta table exactly once (version 3, 1 partition keys).")
+    assert printed.endswith("Every one of 3 events is in both Delta tables exactly once (version 3, 1 partition keys).")

@@ -5,6 +5,7 @@ DONE = {
     "partitions": {"total": 8, "owned": 8, "unowned": 0},
     "lag": {"events": 0, "seconds": 0},
     "drained": {"files": 24, "events": 100, "bytes": 1},
+    "table": {"events": 100},
     "spark": {"processedFiles": 24, "lastApplication": "orders-b2"},
     "conditions": [{"type": "Ready", "status": "True"}, {"type": "SparkHealthy", "status": "True", "reason": "Idle"}],
 }
@@ -21,4 +22,5 @@ def test_finished_needs_all_events_no_lag_and_all_files_processed() -> None:
     assert not View.of(DONE).finished(101)
     assert not View.of(DONE | {"lag": {"events": 1}}).finished(100)
     assert not View.of(DONE | {"lag": {}}).finished(100)
+    assert not View.of(DONE | {"table": {"events": 99}}).finished(100)
     assert not View.of(DONE | {"spark": {"processedFiles": 23}}).finished(100)

@@ -153,10 +153,10 @@ def follow(cluster: Cluster, wave: Wave, timeout: float) -> watch.View:
 
 
 def verify(cluster: Cluster, waves: Sequence[Wave]) -> tuple[Result, list[Batch]]:
-    """Read the Delta table of Spark and compare it with the sent events.
+    """Read the table over the files and the Delta table of Spark, and compare both with the sent events.
 
     Returns:
-        The content of the table, and the batches that wrote it.
+        The content of Spark's table, and the batches that wrote it.
 
     Raises:
         DemoError: They differ; the differences are in `detail`.
@@ -167,11 +167,15 @@ def verify(cluster: Cluster, waves: Sequence[Wave]) -> tuple[Result, list[Batch]
         endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
         storage = {"account_name": ACCOUNT, "account_key": STORAGE_KEY, "endpoint": endpoint, "allow_http": "true"}
         result = read_result(f"az://{output.username}{output.path}", storage)
+        folder = f"{cluster.namespace}/{CONSUMER}"
+        over_files = read_result(f"az://{spec['sink']['container']}/{folder}", storage)
         connection = storage_connection_string(endpoint)
         with ContainerClient.from_connection_string(connection, spec["sink"]["container"]) as container:
-            batches = read_batches(container, f"{cluster.namespace}/{CONSUMER}")
-    if wrong := differences(sent_events(cluster, waves), result.tallies):
-        raise DemoError("the table differs from the sent events", detail="\n".join(wrong))
+            batches = read_batches(container, folder)
+    sent = sent_events(cluster, waves)
+    for name, found in (("the table over the files", over_files), ("the table of Spark", result)):
+        if wrong := differences(sent, found.tallies):
+            raise DemoError(f"{name} differs from the sent events", detail="\n".join(wrong))
     return result, batches
 
 
@@ -205,7 +209,7 @@ def show_audit(printed: str) -> None:
 def show_result(result: Result, batches: Sequence[Batch]) -> None:
     """The batches, and the verdict about the table."""
     console.print(table_of(batches))
-    verdict = f"Every one of {result.events:,} events is in the Delta table exactly once"
+    verdict = f"Every one of {result.events:,} events is in both Delta tables exactly once"
     details = f" (version {result.version}, {len(result.tallies)} partition keys)."
     console.print(Text.assemble((verdict, "green bold"), details))
 

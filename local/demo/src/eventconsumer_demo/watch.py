@@ -9,7 +9,7 @@ from eventconsumer_demo.cluster import Cluster
 from eventconsumer_demo.steps import DemoError, console
 
 HEADER = (
-    f"{'time':>6}  {'hosts':>7}  {'partitions':>10}  {'lag':>8}  {'files':>6}  {'events':>8}  "
+    f"{'time':>6}  {'hosts':>7}  {'partitions':>10}  {'lag':>8}  {'files':>6}  {'events':>8}  {'table':>8}  "
     f"{'pending':>7}  {'done':>5}  Spark"
 )
 
@@ -23,6 +23,7 @@ class View:
     lag: int | None
     files: int
     events: int
+    table: int  # events in the table over the files
     pending: int
     processed: int
     batch: str
@@ -42,6 +43,7 @@ class View:
             lag=status.get("lag", {}).get("events"),
             files=drained.get("files", 0),
             events=drained.get("events", 0),
+            table=status.get("table", {}).get("events", 0),
             pending=spark.get("pendingFiles", 0),
             processed=spark.get("processedFiles", 0),
             batch=f"{application} {conditions.get('SparkHealthy', {}).get('reason', '')}".strip(),
@@ -55,12 +57,13 @@ class View:
         lag = "?" if self.lag is None else f"{self.lag:,}"
         return (
             f"{elapsed:5.0f}s  {self.hosts:>7}  {self.partitions:>10}  {lag:>8}  {self.files:>6}  "
-            f"{self.events:>8,}  {self.pending:>7}  {self.processed:>5}  {self.batch}"
+            f"{self.events:>8,}  {self.table:>8,}  {self.pending:>7}  {self.processed:>5}  {self.batch}"
         )
 
     def finished(self, events: int) -> bool:
-        """Whether all `events` are in files, and Spark has processed all files."""
-        return self.events >= events and self.lag == 0 and self.files > 0 and self.processed >= self.files
+        """Whether all `events` are in files and in the table over them, and Spark has processed all files."""
+        drained = self.events >= events and self.table >= events and self.lag == 0
+        return drained and self.files > 0 and self.processed >= self.files
 
 
 def follow(cluster: Cluster, name: str, events: int, *, timeout: float, check: Callable[[], None]) -> View:
