@@ -52,7 +52,7 @@ def rows(options: Options) -> list[Row]:
         for label, (size, most) in SIZES.items():
             hub = f"drain-{label}"
             count = fill(servers[0], hub, size, most // (QUICK if options.quick else 1), PARTITIONS)
-            ways = list(Way) if label == "1k" else [Way.OURS, Way.SDK]
+            ways = [Way.OURS, *OTHERS, Way.SDK] if label == "1k" else [Way.OURS, Way.SDK]
             taken = {way: drain(way, Path(name), servers, hub, count, PARTITIONS, options) for way in ways}
             ours, peer = taken[Way.OURS], taken[Way.SDK]
             found += [

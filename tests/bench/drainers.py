@@ -26,6 +26,7 @@ class Way(StrEnum):
     OURS = "ours"
     OURS_PLAIN = "ours, without the compiled decoder"
     OURS_SDK_RECEIVER = "ours, the SDK's receiver"
+    OURS_TABLE = "ours, with a table"
     SDK = "the SDK's processor"
 
 
@@ -91,6 +92,8 @@ def drainer(
     consumer = Consumer(folder, emulator, azurite, hub, roll=limits)
     source = "Sdk" if way is Way.OURS_SDK_RECEIVER else "Amqp"
     consumer.config["processing"] = {"maxBatchSize": 3000, "prefetch": 3000, "maxWaitSeconds": 5, "source": source}
+    if way is Way.OURS_TABLE:
+        consumer.config["table"] = {"maxSeconds": 1}
     with consumer.container(consumer.leases) as leases, consumer.container(consumer.drained) as files:
         leases.create_container()
         files.create_container()

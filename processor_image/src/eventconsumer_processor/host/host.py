@@ -121,12 +121,14 @@ class Host:
         )
 
     def _storage(self) -> StorageReport:
-        partitions, leader = self._partitions, self._leader
+        partitions, leader, table = self._partitions, self._leader, self._config.table
+        leads = leader is not None and leader.fleet is not None
         idle = idle_per_hour(
             partitions.renewals() if partitions else 0,
             self._config.leases.duration_seconds,
-            leads=leader is not None and leader.fleet is not None,
+            leads=leads,
             rests=self._messages.current() is not None and not self._config.leases.shared,
+            looks=3600 / table.max_seconds * len(partitions.partition_ids) if table and leads and partitions else 0.0,
         )
         return StorageReport(calls_per_hour=self._storage_calls.per_hour(), idle_calls_per_hour=idle)
 

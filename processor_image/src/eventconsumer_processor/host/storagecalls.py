@@ -53,7 +53,7 @@ class StorageCalls:
             self._slices.popleft()
 
 
-def idle_per_hour(renewed: int, seconds: float, *, leads: bool, rests: bool) -> float:
+def idle_per_hour(renewed: int, seconds: float, *, leads: bool, rests: bool, looks: float = 0.0) -> float:
     """Requests per hour of an idle host.
 
     Args:
@@ -61,9 +61,10 @@ def idle_per_hour(renewed: int, seconds: float, *, leads: bool, rests: bool) -> 
         seconds: Duration of a lease.
         leads: Whether it leads.
         rests: Whether its scans are at rest: it receives operator messages.
+        looks: Looks for files that are not in the table, per hour.
     """
     renewals = renewed * _HOUR / (RENEW * seconds)
     scans = _HOUR / (scan_pause(seconds) * sum(SCAN_JITTER) / 2 * (REST_SCANS if rests else 1))
     lead = min(seconds, LEAD_SECONDS)
     attempts = _HOUR / (RENEW * lead) if leads else _HOUR / (lead / 3 * 0.75 * (STAND_BY if rests else 1))
-    return renewals + scans + attempts + 3 * _HOUR / MOVED_SECONDS
+    return renewals + scans + attempts + looks + 3 * _HOUR / MOVED_SECONDS
