@@ -19,13 +19,13 @@ from eventconsumer_processor import problems
 from eventconsumer_processor.batch.batcher import Batcher
 from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.batch.measure import Measure
+from eventconsumer_processor.batch.measure import Measure, segments_of
 from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.identity.records import LEAD_SECONDS, is_displaced, leader_name, take_lead
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.manager import PartitionManager
-from eventconsumer_processor.table.committer import Committer, Segment
+from eventconsumer_processor.table.committer import Committer
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.causes import with_cause
 from eventconsumer_storage.errors import Conflict, StorageError
@@ -190,8 +190,3 @@ class Leader:
         fleet = self._measured.report(partitions, listing)
         self.fleet = fleet.model_copy(update={"table": self._committer.report if self._committer else None})
         self._partitions.allow_rest(self.fleet.lag_events == 0)  # new files are noticed by their checkpoints
-
-
-def segments_of(eras: Sequence[Era]) -> list[Segment]:
-    """The segments of a chain as the table needs them."""
-    return [Segment(era.incarnation, era.chain) for era in eras]

@@ -27,6 +27,7 @@ from eventconsumer_processor.lease.model import Lease, Listing
 from eventconsumer_processor.partition import marks
 from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo
+from eventconsumer_processor.table.committer import Segment
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Damaged
 
@@ -41,6 +42,11 @@ log = structlog.get_logger(__name__)
 def eras_of(config: HostConfig, info: HubInfo, segments: Sequence[HubSegment], blobs: BlobStore) -> list[Era]:
     """The files of each segment, the newest last; sends no request."""
     return [Era(segment.incarnation, chains_of(config, info, segment, blobs)) for segment in segments]
+
+
+def segments_of(eras: Sequence[Era]) -> list[Segment]:
+    """The segments of a chain as the table needs them."""
+    return [Segment(era.incarnation, era.chain) for era in eras]
 
 
 class Measure:

@@ -24,9 +24,8 @@ from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.mounts import credentials
 from eventconsumer_processor import problems
 from eventconsumer_processor.batch.batcher import Batcher
-from eventconsumer_processor.batch.leader import segments_of
 from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.batch.measure import Measure, eras_of
+from eventconsumer_processor.batch.measure import Measure, eras_of, segments_of
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
 from eventconsumer_processor.host.registration import Registration, register
 from eventconsumer_processor.lease.layouts import lease_store

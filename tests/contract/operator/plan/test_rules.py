@@ -79,6 +79,8 @@ BREAKS: dict[str, dict[str, Any]] = {
     "sink: storageAccountUrl is required": spec(sink={"authentication": IDENTITY}),
     "sink.layout: Capture is the layout": spec(sink={"layout": "Capture"}),
     "sink.emptyFiles needs": spec(sink={"emptyFiles": True}),
+    "sink.table registers Parquet files": spec(sink={"table": {}, "format": "Avro"}),
+    "sink.table registers files, and": spec(sink={"table": {}}, processing=REPLACE),
     "spark.output.path is required": spec(spark={"enabled": True}),
     "spark.output.body.schema is for": spec(
         spark={"output": OUTPUT | {"body": {"type": "Text", "schema": "id BIGINT"}}}
