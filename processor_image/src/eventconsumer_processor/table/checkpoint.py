@@ -38,6 +38,8 @@ async def write(log_of_table: TableLog, version: int) -> bool:
     if any(name.json or (name.part is None and ".checkpoint.parquet" not in info.name) for name, info in parts):
         return False  # of the second kind, with its files in other blobs: its writer writes the next one, too
     previous = [await _content(log_of_table, info, CHECKPOINT_LIMIT) for _, info in parts]
+    if (absent := listing.missing_before(version)) is not None:
+        raise ValueError(f"version {absent} is missing")
     versions = [listing.commits[each] for each in range(listing.newest_checkpoint + 1, version + 1)]
     limit = asyncio.Semaphore(AT_A_TIME)
 

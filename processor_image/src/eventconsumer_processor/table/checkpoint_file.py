@@ -115,7 +115,7 @@ def actions_of(data: bytes) -> list[dict[str, Any]]:
                 column = batch.column(name)
                 values = column.filter(column.is_valid()).to_pylist()
                 found += ({name: _from_arrow(value, column.type)} for value in values)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
         raise ValueError(str(error)) from None
     return found
 
@@ -133,7 +133,7 @@ def encode(previous: Sequence[bytes], commits: Sequence[bytes], tally: Tally) ->
     """
     try:
         yield from _encode(previous, commits, tally)
-    except (pa.ArrowException, AttributeError, KeyError, TypeError) as error:
+    except (pa.ArrowException, AttributeError, KeyError, OSError, OverflowError, TypeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
 
 

@@ -150,7 +150,8 @@ class TableState:
                     transactions[str(found["appId"])] = int(found["version"])
                 protocol = action.get("protocol") or protocol
                 metadata = action.get("metaData") or metadata
-        except (AttributeError, KeyError, TypeError) as error:
+            _check_types(protocol or {}, metadata or {})
+        except (AttributeError, KeyError, OverflowError, TypeError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from None
         return TableState(version, transactions, protocol, metadata)
 
@@ -188,6 +189,25 @@ class TableState:
         if str(configuration.get("delta.enableExpiredLogCleanup", "true")).lower() != "true":
             return None
         return duration(str(configuration.get("delta.logRetentionDuration", "interval 30 days")))
+
+
+def _check_types(protocol: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+    """Verify the parts that are read later.
+
+    Raises:
+        AttributeError: A part is no object.
+        TypeError: A part has another type.
+    """
+    parts = (
+        (protocol.get("writerFeatures") or [], list),
+        (metadata.get("configuration") or {}, dict),
+    )
+    for part, kind in parts:
+        if not isinstance(part, kind):
+            raise TypeError(f"{part!r} is no {kind.__name__}")
+    for text in (*(protocol.get("writerFeatures") or ()), *(metadata.get("configuration") or ())):
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} is no text")
 
 
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}

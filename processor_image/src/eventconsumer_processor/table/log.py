@@ -56,6 +56,13 @@ class Listing:
         """Version of the newest complete checkpoint; -1: there is none."""
         return max(self.checkpoints, default=-1)
 
+    def missing_before(self, last: int) -> int | None:
+        """The first version after the newest checkpoint and up to `last` that does not exist; None: all exist."""
+        expected = self.newest_checkpoint + 1
+        while expected in self.commits:  # a blob may have any number: never count up to it
+            expected += 1
+        return expected if expected <= last else None
+
 
 class TableLog:
     """The log of one table."""
@@ -108,9 +115,9 @@ class TableLog:
             listing = await self.listing()
             checkpoint = listing.newest_checkpoint
             last = max([checkpoint, *listing.commits])
-            absent = [version for version in range(checkpoint + 1, last + 1) if version not in listing.commits]
-            if absent:
-                missing = f"version {absent[0]} is missing"
+            absent = listing.missing_before(last)
+            if absent is not None:
+                missing = f"version {absent} is missing"
                 continue
             state = await self._checkpoint(listing, checkpoint)
             if state is not None:

@@ -382,3 +382,43 @@ async def test_a_lost_answer_is_found_in_the_log() -> None:
     await committer.advance(PARTITIONS)
     assert table.added() == table.files()
     assert len(table.versions()) == 2
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"protocol": 5},
+        {"protocol": {"minWriterVersion": 7, "writerFeatures": 5}},
+        {"protocol": {"minWriterVersion": 7, "writerFeatures": [{}]}},
+        {"metaData": ["x"]},
+        {"metaData": {"configuration": ["x"]}},
+        {"txn": {"appId": "x", "version": float("inf")}},
+        {"txn": {"appId": "x"}},
+    ],
+)
+async def test_a_damaged_action_is_a_problem_and_ends_no_host(action: dict[str, Any]) -> None:
+    table = Table()
+    await table.committer().advance(PARTITIONS)
+    _log_of(table, action)
+    await table.write("0", 2)
+    with pytest.raises(Blocked, match="cannot be read"):
+        await table.committer().advance(PARTITIONS)
+
+
+async def test_a_version_with_a_huge_number_is_a_hole() -> None:
+    table = Table()
+    await table.committer().advance(PARTITIONS)
+    table.store._write(f"{LOG}{'9' * 20}.json", b"{}", None)
+    with pytest.raises(Blocked, match="version 1 is missing"):
+        await table.committer().advance(PARTITIONS)
+
+
+async def test_a_log_that_vanishes_under_a_leader_ends_no_host() -> None:
+    table = Table()
+    committer = table.committer(versions=2)
+    for _ in range(3):
+        await table.write("0", 2)
+        for name in [name for name in table.store.blobs if name.startswith(LOG)]:
+            del table.store.blobs[name]
+        await committer.advance(PARTITIONS)
+    assert not any("checkpoint" in name for name in table.store.blobs)
