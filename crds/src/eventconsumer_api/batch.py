@@ -135,6 +135,20 @@ class ReplayOf(Model):
     last: int = Field(ge=1)
 
 
+class KeepAlive(Model):
+    """Limits of a resident driver: one that stays after a commit and processes the next batches, too."""
+
+    seconds: int = Field(ge=1, description="Time without a batch after which the driver ends, seconds.")
+    max_batches: int = Field(default=500, ge=1, description="Number of batches after which it ends.")
+    max_age_seconds: int = Field(
+        default=21_600, ge=1, description="Age after which it takes no further batch, seconds."
+    )
+    max_bytes: int = Field(ge=0, description="Size of the files of a later batch that it may process, bytes.")
+    search_poison: bool = Field(
+        default=False, description="`search_poison` of the first attempt at later batches: spark.retry.attempts is 1."
+    )
+
+
 class BatchJob(Model):
     """The request to a Spark driver, as JSON in the variable EVENTCONSUMER_BATCH_JOB. Contains no secret."""
 
@@ -157,6 +171,11 @@ class BatchJob(Model):
         default=AZURE_STORAGE_SUFFIXES,
         description="Otherwise, the allowed suffixes of storage accounts.",
         exclude_if=lambda suffixes: suffixes == AZURE_STORAGE_SUFFIXES,  # unknown to drivers of older versions
+    )
+    keep_alive: KeepAlive | None = Field(
+        default=None,
+        description="Stay for the next batches. Absent: end after this one.",
+        exclude_if=lambda limits: limits is None,  # unknown to drivers of older versions
     )
     replay: ReplayOf | None = Field(default=None, description="Process these batches again, instead of the open one.")
 

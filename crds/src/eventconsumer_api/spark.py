@@ -256,6 +256,13 @@ class Spark(Model):
         le=86_400,
         description="Maximum run time of an application, seconds. It is stopped as failed after that.",
     )
+    keep_alive_seconds: int = Field(
+        default=0,
+        ge=0,
+        le=86_400,
+        description="Time for which a driver stays after a commit and waits for the next batch, seconds. A batch that "
+        "a waiting driver processes has no start-up time. 0: each batch has its own driver.",
+    )
     retry: Retry = Field(default=Retry(), description="Retries of a failed batch.")
     poison_files: PoisonFiles = Field(
         default=PoisonFiles.QUARANTINE,
