@@ -11,6 +11,8 @@ LABEL_BATCH = "eventconsumer.io/batch"
 LABEL_ATTEMPT = "eventconsumer.io/attempt"
 
 ANNOTATION_CONFIG_HASH = "eventconsumer.io/config-hash"
+ANNOTATION_RESIDENT = "eventconsumer.io/resident"
+"""Annotation of an application with a resident driver: a digest of the manifest, to find outdated applications."""
 
 COMPONENT_HOST = "host"
 COMPONENT_SPARK = "spark"

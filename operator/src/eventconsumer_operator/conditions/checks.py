@@ -117,7 +117,7 @@ def spark_healthy(facts: Facts) -> Finding:
         if spark.exhausted:
             reason = Reason.SPARK_FAILED
         return Finding("False", reason, joined(_waiting(facts), _failing(facts)))
-    state = messages.batch_step(spark.batch) if spark.batch else messages.NO_BATCH
+    state = messages.batch_step(spark.batch) if spark.batch else messages.no_batch(spark.resident)
     left_out = messages.quarantined(spark.quarantine) if spark.quarantine else ""
     if spark.behind:
         return Finding("True", Reason.SPARK_BEHIND, joined(state, messages.spark_behind(spark.behind), left_out))

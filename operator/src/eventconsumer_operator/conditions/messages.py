@@ -59,7 +59,6 @@ NO_PROBE_REPORT = "the probe has not reported yet"
 NO_HOST_REPORT = "no host has reported yet"
 NO_GAP = "no events expired before they were written"
 SPARK_DISABLED = "Spark is not enabled in the spec"
-NO_BATCH = "no batch is open"
 
 _CAUSE_LIMIT = 300  # of one pod's share in a message
 _EXIT_LIMIT = 100  # of a container's own words in the message of its restart
@@ -231,14 +230,20 @@ def batch_step(batch: OpenBatch) -> str:
     return joined(f"{_batch(batch)}: {_step(batch.step)}", executors(batch.executors) if batch.executors else "")
 
 
+def no_batch(resident: str) -> str:
+    """No batch is open; `resident` is the application of a driver that waits for one, or empty."""
+    return joined("no batch is open", f"the resident driver {resident} waits for the next batch" if resident else "")
+
+
 def _batch(batch: OpenBatch) -> str:
     return f"batch {batch.number} ({batch.files} files)"
 
 
 def _step(step: Step) -> str:
     match step:
-        case AttemptRuns(attempt, application, starting):
-            return f"attempt {attempt} {'starts' if starting else 'runs'}: {application}"
+        case AttemptRuns(attempt, application, starting, resident):
+            by = "by the resident driver " if resident else ""
+            return f"attempt {attempt} {'starts' if starting else 'runs'}: {by}{application}"
         case AnotherRuns(application):
             return f"waiting for {application} to end"
         case Suspended():

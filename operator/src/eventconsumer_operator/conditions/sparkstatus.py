@@ -15,6 +15,7 @@ from eventconsumer_operator.conditions.replaystatus import batch_replay_status
 from eventconsumer_operator.resource.names import application_name
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.applications import drivers_of
+from eventconsumer_operator.spark.attempts import Attempts
 from eventconsumer_operator.spark.failures import why_failed
 from eventconsumer_operator.spark.native import is_local
 from eventconsumer_operator.spark.plan import SparkPlan
@@ -70,8 +71,8 @@ def _of_rest(fleet: FleetReport, memory: SparkStatus) -> dict[str, object]:
 
 def _of_batch(observed: Observed, plan: SparkPlan, spark: Spark, *, started: bool) -> dict[str, object]:
     """Fields of the open batch."""
-    state, consumer = plan.attempts, observed.consumer
-    memory = consumer.status.spark or SparkStatus()
+    state = plan.attempts
+    memory = observed.consumer.status.spark or SparkStatus()
     reason = observed.fleet.open_batch.reason if observed.fleet and observed.fleet.open_batch else ""
     attempt = state.start if started else state.attempt
     if attempt == 0:
@@ -79,7 +80,7 @@ def _of_batch(observed: Observed, plan: SparkPlan, spark: Spark, *, started: boo
         return memory.model_copy(update={"failures": 0, "last_failure": "", "next_attempt_time": None}).model_dump(
             include=_BATCH_FIELDS
         )
-    name = application_name(consumer.key, consumer.uid, state.batch, attempt)
+    name = _application(observed, state, attempt)
     mode = plan.mode if started else _mode_of(observed, name) or memory.mode
     failure = memory.last_failure if memory.last_batch == state.batch else ""
     if state.failure and (text := _failure_text(observed, plan, spark, mode, known=failure)):
@@ -96,6 +97,17 @@ def _of_batch(observed: Observed, plan: SparkPlan, spark: Spark, *, started: boo
     }
 
 
+def _application(observed: Observed, state: Attempts, attempt: int) -> str:
+    """Name of an attempt's application, also after its deletion; a resident driver has the name of its first batch."""
+    consumer = observed.consumer
+    memory = consumer.status.spark
+    if state.newest and attempt == state.attempt:
+        return state.newest.name
+    if memory and (memory.last_batch, memory.attempt) == (state.batch, attempt):
+        return memory.last_application
+    return application_name(consumer.key, consumer.uid, state.batch, attempt)
+
+
 _BATCH_FIELDS = {
     "last_batch", "attempt", "last_application", "reason", "mode", "failures", "last_failure", "next_attempt_time",
 }  # fmt: skip
@@ -107,7 +119,8 @@ def _failure_text(observed: Observed, plan: SparkPlan, spark: Spark, mode: str, 
     if failure is None:
         return known
     application = failure.application
-    was_reported = memory is not None and memory.next_attempt_time is not None and memory.attempt == application.attempt
+    attempt = plan.attempts.attempt
+    was_reported = memory is not None and memory.next_attempt_time is not None and memory.attempt == attempt
     if was_reported and known and not drivers_of(application, observed):
         return known
     return redact(messages.failure(why_failed(failure, observed, spark, local=mode == _LOCAL)))[:_TEXT_LIMIT]

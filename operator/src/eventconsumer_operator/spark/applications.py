@@ -123,12 +123,12 @@ APACHE_FINAL = frozenset({"ResourceReleased", "TerminatedWithoutReleaseResources
 
 @dataclass(frozen=True)
 class Application:
-    """One attempt at a batch.
+    """One attempt at a batch. A resident driver then processes later batches, too.
 
     Attributes:
         name: Its name.
         kind: Kind of its object.
-        batch: Number of its batch; 0: none, or unreadable.
+        batch: Number of its (first) batch; 0: none, or unreadable.
         attempt: Number of the attempt at the batch, from 1.
         state: Its state.
         message: Why it failed or waits, from its launcher; empty for nothing.
@@ -136,6 +136,7 @@ class Application:
         finished: When it ended; None while it runs.
         uid: Its uid.
         deleted: Whether it is being deleted and waits for its finalizers.
+        resident: Digest of an application whose driver stays for later batches; empty: it ends with its batch.
     """
 
     name: str
@@ -148,6 +149,7 @@ class Application:
     finished: datetime | None
     uid: str
     deleted: bool = False
+    resident: str = ""
 
     @property
     def ended(self) -> bool:
@@ -174,6 +176,7 @@ def application_of(manifest: Manifest) -> Application:
         finished=(said.finished or started) if ended else None,
         uid=metadata["uid"],
         deleted=is_being_deleted(manifest),
+        resident=metadata.get("annotations", {}).get(labels.ANNOTATION_RESIDENT, ""),
     )
 
 

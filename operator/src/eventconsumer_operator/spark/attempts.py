@@ -7,8 +7,14 @@ another one has not ended.
 Finished applications are deleted, so status.spark remembers the number of the newest attempt, and, if
 `next_attempt_time` is set, that this attempt failed and is counted. The result only depends on this memory and on the
 existing applications, so it can be computed again at any time.
+
+A resident driver that is alive while a later batch than its own is open counts as attempt 1 at that batch, whether or
+not it has claimed the batch already. status.spark remembers its name, so that its failure is a failure of that attempt.
+If it succeeds without the commit, it has not taken the batch (it was idle for too long, or the batch is too large), and
+the next attempt starts at once.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -33,8 +39,9 @@ START_GRACE = timedelta(seconds=120)
 """An application whose image cannot be pulled for this long is given up; the next attempt may use another image."""
 POD_GRACE = timedelta(seconds=60)
 """After this time without a driver pod, the pod is assumed to be rejected."""
-_LEFTOVER_GRACE = timedelta(minutes=10)  # after its batch's commit; it may still maintain its table
+_LEFTOVER_GRACE = timedelta(minutes=10)  # after the last commit; the driver may still maintain its table
 _DEADLINE_SLACK = timedelta(seconds=60)  # launchers stop their applications themselves
+_RESIDENT_ATTEMPT = 1  # a resident driver has the first attempt at later batches; the next one has its own driver
 _DOUBLINGS = 20
 
 
@@ -76,6 +83,7 @@ class Attempts:
         start: Number of the attempt to start now; 0: none.
         given_up: Applications to delete because they cannot succeed.
         live: Applications of any batch that have not ended.
+        committed: Number of the last committed batch; 0: none, or unknown.
     """
 
     batch: int = 0
@@ -87,6 +95,7 @@ class Attempts:
     start: int = 0
     given_up: tuple[Application, ...] = ()
     live: tuple[Application, ...] = ()
+    committed: int = 0
 
 
 def attempts(observed: Observed, spark: Spark) -> Attempts:
@@ -96,17 +105,17 @@ def attempts(observed: Observed, spark: Spark) -> Attempts:
     live = tuple(each for each in found if not each.ended)
     if fleet is None:
         return Attempts(live=live)
-    leftovers = tuple(each for each in live if _is_left_over(each, fleet, now))
+    leftovers = tuple(each for each in live if _is_left_over(each, fleet, spark, now))
     if fleet.open_batch is None:
-        return Attempts(live=live, given_up=leftovers)
+        return Attempts(live=live, given_up=leftovers, committed=fleet.committed_batch)
     number = fleet.open_batch.number
-    own = [each for each in found if each.batch == number]
     memory = _memory(observed.consumer.status.spark, number)
-    attempt = max([memory.attempt, *(each.attempt for each in own)])
+    own = {each.attempt: each for each in found if each.batch == number} or _by_resident(found, memory, number)
+    attempt = max(memory.attempt, *own, 0)
     counted = memory.attempt if memory.next_attempt_time else memory.attempt - 1
-    failed = {each.attempt: failure for each in own if (failure := _failure(each, observed, spark))}
-    failures = memory.failures + sum(each > counted for each in failed)
-    newest = next((each for each in own if each.attempt == attempt), None)
+    failed = {made: failure for made, each in own.items() if (failure := _failure(each, observed, spark))}
+    failures = memory.failures + sum(made > counted for made in failed)
+    newest = own.get(attempt)
     failure = failed.get(attempt)
     next_time = None
     if failure and attempt > counted:
@@ -118,7 +127,9 @@ def attempts(observed: Observed, spark: Spark) -> Attempts:
     if changed and next_time:
         next_time = min(next_time, now)
     hopeless = tuple(
-        each for each in own if not each.ended and (each.attempt in failed or (changed and _is_stuck(each, observed)))
+        each
+        for made, each in own.items()
+        if not each.ended and (made in failed or (changed and _is_stuck(each, observed)))
     )
     due = not live and (next_time is None or next_time <= now)
     return Attempts(
@@ -131,6 +142,7 @@ def attempts(observed: Observed, spark: Spark) -> Attempts:
         start=attempt + 1 if due and (newest is None or failure) else 0,
         given_up=tuple(each for each in (*leftovers, *hopeless) if not each.deleted),
         live=live,
+        committed=fleet.committed_batch,
     )
 
 
@@ -140,6 +152,28 @@ def backoff(retry: Retry, failures: int) -> timedelta:
         return timedelta(seconds=retry.max_backoff_seconds)
     seconds = retry.backoff_seconds << min(failures - 1, _DOUBLINGS)
     return timedelta(seconds=min(seconds, retry.max_backoff_seconds))
+
+
+def work_began(application: Application, fleet: FleetReport) -> datetime | None:
+    """When the work of an application on the open batch could begin; None: unknown.
+
+    A resident driver takes a later batch than its own after it is frozen and the batch before is committed.
+    """
+    batch, commit = fleet.open_batch, fleet.last_commit
+    if batch is None or not 0 < application.batch < batch.number:
+        return application.started
+    times = (application.started, batch.created_at, commit.committed_at if commit else None)
+    return max((each for each in times if each), default=None)
+
+
+def _by_resident(found: Sequence[Application], memory: SparkStatus, number: int) -> dict[int, Application]:
+    """The attempt by a resident driver of an earlier batch."""
+    for each in found:
+        if each.resident and 0 < each.batch < number and each.state is not ApplicationState.SUCCEEDED:
+            was_alive = memory.attempt == _RESIDENT_ATTEMPT and memory.last_application == each.name
+            if not each.ended or was_alive:
+                return {_RESIDENT_ATTEMPT: each}
+    return {}
 
 
 def _memory(status: SparkStatus | None, number: int) -> SparkStatus:
@@ -154,12 +188,14 @@ def _failure(application: Application, observed: Observed, spark: Spark) -> Fail
     if application.state is ApplicationState.SUCCEEDED:
         over = (application.finished or now) + COMMIT_GRACE
         return Failure(application, Cause.NO_COMMIT, over) if now >= over else None
-    if application.deleted or application.started is None:
+    began = work_began(application, observed.fleet) if observed.fleet else application.started
+    if application.deleted or application.started is None or began is None:
         return None
-    age = now - application.started
-    # A Job has its own deadline.
-    if application.kind != JOB and age > timedelta(seconds=spark.timeout_seconds) + _DEADLINE_SLACK:
+    # A Job has its own deadline; with a resident driver this is the deadline of all its batches.
+    limit = timedelta(seconds=spark.timeout_seconds) + _DEADLINE_SLACK
+    if (application.kind != JOB or application.resident) and now - began > limit:
         return Failure(application, Cause.TOO_LONG, now)
+    age = now - application.started
     waits = application.state is ApplicationState.PENDING
     if waits and age > START_GRACE and cannot_start(application, observed):
         return Failure(application, Cause.CANNOT_START, now)
@@ -175,9 +211,12 @@ def _is_stuck(application: Application, observed: Observed) -> bool:
     )
 
 
-def _is_left_over(application: Application, fleet: FleetReport, now: datetime) -> bool:
-    """Whether an application still runs long after the commit of its batch."""
+def _is_left_over(application: Application, fleet: FleetReport, spark: Spark, now: datetime) -> bool:
+    """Whether an application still runs long after its last batch was committed."""
     commit = fleet.last_commit
     if commit is None or not 0 < application.batch <= min(commit.number, fleet.committed_batch):
         return False
-    return now - commit.committed_at > _LEFTOVER_GRACE
+    if application.resident and fleet.open_batch:
+        return False
+    idle = timedelta(seconds=spark.keep_alive_seconds) if application.resident else timedelta()
+    return now - commit.committed_at > idle + _LEFTOVER_GRACE

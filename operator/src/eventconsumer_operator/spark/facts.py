@@ -7,7 +7,8 @@ from eventconsumer_api.host_report import BatchReport, FleetReport
 from eventconsumer_api.spark import Spark
 from eventconsumer_api.status import QuarantineStatus, SparkStatus
 from eventconsumer_operator.resource.observed import Observed
-from eventconsumer_operator.spark.applications import Application, ApplicationState
+from eventconsumer_operator.spark.applications import ApplicationState
+from eventconsumer_operator.spark.attempts import Attempts
 from eventconsumer_operator.spark.failures import Executors, WaitingCause, executors, why_waiting
 from eventconsumer_operator.spark.plan import SparkPlan
 
@@ -20,11 +21,13 @@ class AttemptRuns:
         attempt: Its number.
         application: Name of its application.
         starting: Whether no pod of it runs yet.
+        resident: Whether a resident driver of an earlier batch makes it.
     """
 
     attempt: int
     application: str
     starting: bool
+    resident: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,7 @@ class SparkFacts:
 
     Attributes:
         enabled: Whether the spec enables Spark.
+        resident: Application of a resident driver that waits for the next batch; empty: none.
         batch: The open batch; None: none is open.
         failed: Its failed attempts; None: none failed.
         waiting: Applications that do not start.
@@ -143,6 +147,7 @@ class SparkFacts:
     """
 
     enabled: bool = False
+    resident: str = ""
     batch: OpenBatch | None = None
     failed: FailedAttempts | None = None
     waiting: tuple[WaitingApplication, ...] = ()
@@ -166,17 +171,19 @@ def spark_facts(observed: Observed, plan: SparkPlan | None, status: SparkStatus 
     if plan is None or status is None or plan.spec.spark is None:
         return SparkFacts()
     spark, fleet = plan.spec.spark, observed.fleet
+    live = plan.attempts.live
     if fleet is None or fleet.open_batch is None:
-        return SparkFacts(enabled=True, quarantine=status.quarantine)
-    batch, live = fleet.open_batch, plan.attempts.live
-    own = next((each for each in reversed(live) if each.batch == batch.number), None)
+        waiting = next((each.name for each in live if each.resident and not each.deleted), "")
+        return SparkFacts(enabled=True, resident=waiting, quarantine=status.quarantine)
+    batch, newest = fleet.open_batch, plan.attempts.newest
+    own = newest if newest and not newest.ended else None
     waits = ((each.name, why_waiting(each, observed, spark, plan.credential)) for each in live)
     return SparkFacts(
         enabled=True,
         batch=OpenBatch(
             batch.number,
             batch.files,
-            _step(status, own, live, batch, suspended=plan.spec.suspend),
+            _step(status, plan.attempts, batch, suspended=plan.spec.suspend),
             executors(own, observed, spark) if own else None,
         ),
         failed=_failed(status, spark),
@@ -186,13 +193,13 @@ def spark_facts(observed: Observed, plan: SparkPlan | None, status: SparkStatus 
     )
 
 
-def _step(
-    status: SparkStatus, own: Application | None, live: tuple[Application, ...], batch: BatchReport, *, suspended: bool
-) -> Step:
-    if own:
-        return AttemptRuns(own.attempt, own.name, starting=own.state is ApplicationState.PENDING)
-    if live:
-        return AnotherRuns(live[0].name)
+def _step(status: SparkStatus, attempts: Attempts, batch: BatchReport, *, suspended: bool) -> Step:
+    newest = attempts.newest
+    if newest and not newest.ended:
+        starting, resident = newest.state is ApplicationState.PENDING, newest.batch != batch.number
+        return AttemptRuns(attempts.attempt, newest.name, starting, resident)
+    if attempts.live:
+        return AnotherRuns(attempts.live[0].name)
     if suspended:
         return Suspended()
     if status.last_batch != batch.number:

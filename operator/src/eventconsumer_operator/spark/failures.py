@@ -30,7 +30,7 @@ from eventconsumer_operator.spark.applications import (
     executors_of,
     moment,
 )
-from eventconsumer_operator.spark.attempts import POD_GRACE, Cause, Failure
+from eventconsumer_operator.spark.attempts import POD_GRACE, Cause, Failure, work_began
 from eventconsumer_operator.spark.native import is_local
 
 UNANSWERED = timedelta(seconds=60)
@@ -279,7 +279,8 @@ def why_waiting(
 def _waits(
     application: Application, observed: Observed, spark: Spark, credential: Credential
 ) -> Iterator[WaitingCause]:
-    age = observed.now - (application.started or observed.now)
+    began = work_began(application, observed.fleet) if observed.fleet else application.started
+    age = observed.now - (began or observed.now)
     if application.deleted or age <= POD_GRACE:
         return
     found = next((each for each in observed.applications if each["metadata"]["uid"] == application.uid), None)

@@ -12,6 +12,10 @@ from eventconsumer_api.spark import Output, Spark
 from eventconsumer_operator.resource.observed import Consumer
 from eventconsumer_operator.resource.pods import downward
 
+RESIDENT_SECONDS = 6 * 3600
+"""Age at which a resident driver takes no further batch, against leaks of memory."""
+EXECUTOR_IDLE = "60s"
+"""Time after which an executor of a resident driver ends if it has no task."""
 # The operator deletes earlier. This is for times without an operator, and late enough to observe a commit first.
 TTL_SLACK_SECONDS = 600
 # Of each driver and executor: its log, /tmp, and the files that Spark shuffles and spills, in volumes of the pod's own.
@@ -71,6 +75,32 @@ class Launch:
     local: bool
     confs: Mapping[str, str]
     small: bool = False
+
+    @property
+    def deadline_seconds(self) -> int:
+        """Time after which Kubernetes stops the driver, seconds. The operator stops a resident driver that hangs."""
+        return self.spark.timeout_seconds + (RESIDENT_SECONDS if self.batch.keep_alive else 0)
+
+    @property
+    def scaling(self) -> dict[str, str]:
+        """Properties by which the executors of a resident driver end while it waits.
+
+        Shuffle tracking replaces an external shuffle service. Cached data and shuffle files would keep an executor for
+        ever by default. Source: "Dynamic Allocation" in Spark's configuration page.
+        """
+        if self.batch.keep_alive is None:
+            return {}
+        most = str(self.spark.executor.instances)
+        return {
+            "spark.dynamicAllocation.enabled": "true",
+            "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+            "spark.dynamicAllocation.minExecutors": "0",
+            "spark.dynamicAllocation.initialExecutors": most,
+            "spark.dynamicAllocation.maxExecutors": most,
+            "spark.dynamicAllocation.executorIdleTimeout": EXECUTOR_IDLE,
+            "spark.dynamicAllocation.cachedExecutorIdleTimeout": EXECUTOR_IDLE,
+            "spark.dynamicAllocation.shuffleTracking.timeout": EXECUTOR_IDLE,
+        }
 
 
 # Spark calls the API server by this name, in client mode and in cluster mode (spark.kubernetes.driver.master).

@@ -36,7 +36,7 @@ def application(launch: Launch) -> Manifest:
             "completions": 1,
             "parallelism": 1,
             "podReplacementPolicy": "Failed",
-            "activeDeadlineSeconds": spark.timeout_seconds,
+            "activeDeadlineSeconds": launch.deadline_seconds,
             "ttlSecondsAfterFinished": spark.history.ttl_seconds + TTL_SLACK_SECONDS,
             "template": {
                 "metadata": {"labels": {**launch.labels, **identity}},
@@ -119,6 +119,7 @@ def _executors(launch: Launch) -> dict[str, str]:
         "spark.executor.instances": str(executor.instances),
         "spark.executor.cores": str(executor.cores),
         "spark.executor.memory": executor.memory,
+        **launch.scaling,
         "spark.kubernetes.executor.request.cores": executor.core_request or str(executor.cores),
         "spark.kubernetes.container.image": launch.image,
         "spark.kubernetes.container.image.pullPolicy": "IfNotPresent",

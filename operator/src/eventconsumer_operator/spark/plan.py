@@ -2,15 +2,21 @@
 
 One batch is open at a time, with one attempt at a time. Progress is read from commit records, through the leading host,
 and never from applications or pods. Finished applications are kept for a while, for their logs.
+
+With `spark.keepAliveSeconds` a driver is resident: it processes later batches, too. Its application has an annotation
+with the digest of the manifest that a first attempt would have. A resident driver with another digest is outdated: it
+is deleted, unless it works on the batch for which it was started. A suspension deletes every resident driver.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
 from eventconsumer_api import labels
-from eventconsumer_api.batch import BatchJob
+from eventconsumer_api.batch import BatchJob, KeepAlive
 from eventconsumer_api.host_config import Credential, HostConfig
 from eventconsumer_api.host_report import BatchReport
 from eventconsumer_api.kinds import Kind, Manifest
@@ -26,7 +32,7 @@ from eventconsumer_operator.spark import native, sparkapplications
 from eventconsumer_operator.spark.applications import Application, ApplicationState, application_of
 from eventconsumer_operator.spark.attempts import Attempts, attempts
 from eventconsumer_operator.spark.conf import checked_conf
-from eventconsumer_operator.spark.launch import Launch, Parts
+from eventconsumer_operator.spark.launch import RESIDENT_SECONDS, Launch, Parts
 from eventconsumer_operator.spark.replay import replay_job, unwanted_replays
 
 LAUNCHERS: Mapping[Launcher, Callable[[Launch], Manifest]] = {
@@ -37,6 +43,8 @@ LAUNCHERS: Mapping[Launcher, Callable[[Launch], Manifest]] = {
 """Functions that make the manifest of an application."""
 SMALL_BYTES = 16 * 1024**2
 """Size of a batch up to which the start takes longer than the work."""
+MOST_BYTES = 1 << 50
+"""No limit of a batch's size: the maximum of spec.spark.batch.maxBytes."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +105,20 @@ def spark_plan(observed: Observed, spec: EventConsumerSpec, config: HostConfig, 
     )
     state = attempts(observed, spark)
     batch = fleet.open_batch if fleet else None
+    digest = resident_digest(made_of)
     ready = batch and made_of.chain and not spec.suspend  # hosts of other versions may report no chain
     launch = launch_of(made_of, batch, state.start) if batch and state.start and ready else None
     return SparkPlan(
         spec,
         config.sink.credential,
         attempts=state,
-        started=LAUNCHERS[spark.launcher](launch) if launch else None,
+        started=_manifest(launch, digest) if launch else None,
         mode=("Local" if launch.local else "Executors") if launch else "",
         kinds=(JOB, *(KINDS_OF_LAUNCHERS[launcher] for launcher in settings.spark_launchers)),
-        deleted=(*_given_up(observed, state, spark), *unwanted_replays(observed, spark.replay)),
+        deleted=(
+            *_given_up(observed, state, spark, _outdated_residents(state, digest, suspended=spec.suspend)),
+            *unwanted_replays(observed, spark.replay),
+        ),
         replay=replay_job(observed, made_of) if not spec.suspend else None,
     )
 
@@ -115,6 +127,7 @@ def launch_of(parts: Parts, batch: BatchReport, attempt: int) -> Launch:
     """An attempt at a batch."""
     consumer, spark = parts.consumer, parts.spark
     name = application_name(consumer.key, consumer.uid, batch.number, attempt)
+    local = is_local(spark, batch)
     own = {labels.LABEL_BATCH: str(batch.number), labels.LABEL_ATTEMPT: str(attempt)}
     return Launch(
         consumer=consumer,
@@ -129,16 +142,40 @@ def launch_of(parts: Parts, batch: BatchReport, attempt: int) -> Launch:
             output=parts.output,
             allow_insecure_endpoints=parts.config.allow_insecure_endpoints,
             storage_suffixes=parts.config.storage_suffixes,
-            search_poison=spark.poison_files is PoisonFiles.QUARANTINE and attempt >= spark.retry.attempts,
+            search_poison=_searches_poison(spark, attempt),
+            keep_alive=keep_alive(spark, local=local),
         ),
         config=parts.config,
         name=name,
         labels=child_labels(consumer.key, labels.COMPONENT_SPARK) | own,
         image=parts.image,
-        local=is_local(spark, batch),
+        local=local,
         confs=parts.confs,
         small=batch.bytes <= SMALL_BYTES,
     )
+
+
+def keep_alive(spark: Spark, *, local: bool) -> KeepAlive | None:
+    """Limits of a resident driver; None: the driver ends with its batch."""
+    if not spark.keep_alive_seconds:
+        return None
+    # A larger batch gets a driver with executors.
+    is_limited = local and spark.mode is SparkMode.AUTO
+    return KeepAlive(
+        seconds=spark.keep_alive_seconds,
+        max_age_seconds=RESIDENT_SECONDS,
+        max_bytes=spark.local_max_bytes if is_limited else MOST_BYTES,
+        search_poison=_searches_poison(spark, 1),
+    )
+
+
+def resident_digest(parts: Parts) -> str:
+    """Digest of all properties of applications with a resident driver; empty: they have none, or it is unknown."""
+    if not parts.spark.keep_alive_seconds or not parts.chain:
+        return ""
+    first = BatchReport(number=1, files=0, bytes=0, events=0, reason="")
+    manifest = LAUNCHERS[parts.spark.launcher](launch_of(parts, first, 1))
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def is_local(spark: Spark, batch: BatchReport) -> bool:
@@ -155,11 +192,8 @@ def outdated(
 
     The newest attempt at the open batch is always kept: its result is not final.
     """
-    ended = [
-        each
-        for each in applications
-        if each.ended and not each.deleted and not (each.batch == attempts.batch and each.attempt == attempts.attempt)
-    ]
+    newest = attempts.newest.uid if attempts.newest else ""
+    ended = [each for each in applications if each.ended and not each.deleted and each.uid != newest]
     ended.sort(key=lambda each: (each.finished or now, each.batch, each.attempt), reverse=True)
     limits = {ApplicationState.SUCCEEDED: history.succeeded, ApplicationState.FAILED: history.failed}
     return tuple(
@@ -170,13 +204,35 @@ def outdated(
     )
 
 
-def _given_up(observed: Observed, state: Attempts, spark: Spark) -> tuple[Manifest, ...]:
-    """Applications that were given up, and applications whose retention has passed."""
+def _searches_poison(spark: Spark, attempt: int) -> bool:
+    return spark.poison_files is PoisonFiles.QUARANTINE and attempt >= spark.retry.attempts
+
+
+def _manifest(launch: Launch, digest: str) -> Manifest:
+    manifest = LAUNCHERS[launch.spark.launcher](launch)
+    if digest:
+        annotations = manifest["metadata"].get("annotations", {})
+        manifest["metadata"]["annotations"] = annotations | {labels.ANNOTATION_RESIDENT: digest}
+    return manifest
+
+
+def _outdated_residents(state: Attempts, digest: str, *, suspended: bool) -> tuple[Application, ...]:
+    """Resident drivers to delete; the next batch gets a new one."""
+    residents = [each for each in state.live if each.resident and not each.deleted]
+    if suspended:
+        return tuple(residents)
+    return tuple(each for each in residents if each.resident != digest and each.batch <= state.committed)
+
+
+def _given_up(
+    observed: Observed, state: Attempts, spark: Spark, residents: tuple[Application, ...]
+) -> tuple[Manifest, ...]:
+    """Applications that were given up, outdated resident drivers, and applications whose retention has passed."""
     old: tuple[Application, ...] = ()
     if observed.fleet:  # else the open batch is unknown
         found = tuple(application_of(each) for each in observed.applications)
         old = outdated(found, spark.history, state, observed.now)
-    uids = {each.uid for each in (*state.given_up, *old)}
+    uids = {each.uid for each in (*state.given_up, *residents, *old)}
     return tuple(each for each in observed.applications if each["metadata"]["uid"] in uids)
 
 

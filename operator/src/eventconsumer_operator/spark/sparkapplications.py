@@ -61,7 +61,7 @@ def kubeflow_application(launch: Launch) -> Manifest:
             "imagePullPolicy": "IfNotPresent",
             "mainApplicationFile": spark.application.main_file,
             "arguments": list(spark.application.arguments),
-            "sparkConf": {**launch.confs, **proxy_properties(launch), **secured()},
+            "sparkConf": {**launch.confs, **proxy_properties(launch), **launch.scaling, **secured()},
             "restartPolicy": {"type": "Never"},
             "timeToLiveSeconds": spark.history.ttl_seconds + TTL_SLACK_SECONDS,
             "driver": {
@@ -101,7 +101,7 @@ def apache_application(launch: Launch) -> Manifest:
             "mainClass": PYTHON_RUNNER,
             "pyFiles": spark.application.main_file,
             "driverArgs": list(spark.application.arguments),
-            "sparkConf": {**launch.confs, **proxy_properties(launch), **_apache_conf(launch)},
+            "sparkConf": {**launch.confs, **proxy_properties(launch), **launch.scaling, **_apache_conf(launch)},
             "runtimeVersions": {"sparkVersion": SPARK_VERSION},
             "driverSpec": {"podTemplateSpec": driver_template(launch)},
             "executorSpec": {"podTemplateSpec": executor_template(launch)},
@@ -115,7 +115,7 @@ def apache_application(launch: Launch) -> Manifest:
 
 
 def driver_template(launch: Launch) -> dict[str, Any]:
-    """The template of the driver pod. The kubelet stops it after spec.spark.timeoutSeconds."""
+    """The template of the driver pod. The kubelet stops it after its deadline."""
     identity = WORKLOAD_IDENTITY_LABEL if launch.config.sink.credential.client_id else {}
     # Without its Secret a driver would fail: so the volume is not optional, and the pod waits for the Secret.
     secret = secret_volume(SINK_SECRET, launch.config.sink.credential, optional=False)
@@ -126,7 +126,7 @@ def driver_template(launch: Launch) -> dict[str, Any]:
             "automountServiceAccountToken": True,  # the driver creates the executor pods
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": _DRIVER_GRACE_SECONDS,
-            "activeDeadlineSeconds": launch.spark.timeout_seconds,
+            "activeDeadlineSeconds": launch.deadline_seconds,
             "securityContext": pod_security(),
             "containers": [
                 {

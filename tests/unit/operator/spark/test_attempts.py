@@ -172,6 +172,87 @@ def test_what_goes_on_long_after_the_commit_of_its_batch_is_ended() -> None:
     assert [each.name for each in after(11).given_up] == ["b1a1"]
 
 
+# --- resident drivers ----------------------------------------------------------------------------------------------
+
+RESIDENT = WITH_SPARK | {"spark": WITH_SPARK["spark"] | {"keepAliveSeconds": 600, "timeoutSeconds": 1000}}
+
+
+def resident(batch: int = 6, seconds_ago: float = 4000, **condition: Any) -> Manifest:
+    manifest = job(f"b{batch}a1", batch, 1, **condition)
+    manifest["metadata"]["creationTimestamp"] = (NOW - timedelta(seconds=seconds_ago)).isoformat()
+    manifest["metadata"]["annotations"] = {"eventconsumer.io/resident": "d"}
+    return manifest
+
+
+def at_seven(
+    *jobs: Manifest, memory: SparkStatus | None = None, frozen: float = 100, committed: float = 50, is_open: bool = True
+) -> Attempts:
+    """Batch 7 is open, or the next one to be frozen; times in seconds ago."""
+    commit = CommitReport(
+        number=6,
+        committed_at=NOW - timedelta(seconds=committed),
+        application="b6a1",
+        rows_read=1,
+        rows_written=1,
+        seconds=1,
+    )
+    open_batch = batch(7).model_copy(update={"created_at": NOW - timedelta(seconds=frozen)}) if is_open else None
+    leader = fleet(committed=6, batch=open_batch).model_copy(update={"last_commit": commit})
+    world = observed(
+        RESIDENT,
+        applications=jobs,
+        status=EventConsumerStatus(spark=memory, observed_generation=1),
+        reports={"a": report(fleet=leader)},
+    )
+    return attempts(world, Spark.model_validate(RESIDENT["spark"]))
+
+
+def by_resident(failures: int = 0, next_time: datetime | None = None) -> SparkStatus:
+    memory = {"last_batch": 7, "attempt": 1, "last_application": "b6a1"}
+    return SparkStatus.model_validate(memory | {"failures": failures, "next_attempt_time": next_time})
+
+
+def test_a_resident_driver_makes_the_first_attempt_at_a_later_batch() -> None:
+    found = at_seven(resident())
+    assert (found.attempt, found.start, found.failures) == (1, 0, 0)
+    assert found.newest is not None and found.newest.name == "b6a1"
+
+
+def test_a_failure_of_a_resident_driver_is_a_failure_of_the_batch_that_it_processed() -> None:
+    failed = {"type": "Failed", "lastTransitionTime": NOW.isoformat()}
+    found = at_seven(resident(**failed), memory=by_resident())
+    assert (found.failures, found.start, found.next_time) == (1, 0, NOW + timedelta(seconds=10))
+    counted = at_seven(resident(**failed), memory=by_resident(1, NOW))
+    assert (counted.failures, counted.start) == (1, 2)
+    # It was not alive while the batch was open: the batch has no attempt yet.
+    assert at_seven(resident(**failed)).start == 1
+
+
+def test_after_a_resident_driver_without_work_or_a_deleted_one_the_next_attempt_starts_at_once() -> None:
+    succeeded = {"type": "Complete", "lastTransitionTime": NOW.isoformat()}
+    for found in ((resident(**succeeded),), ()):
+        state = at_seven(*found, memory=by_resident())
+        assert (state.start, state.failures, state.newest) == (2, 0, None)
+
+
+def test_the_time_limit_of_a_resident_driver_begins_with_each_batch() -> None:
+    limit = 1000 + 60
+    assert at_seven(resident(), frozen=limit).given_up == ()
+    late = at_seven(resident(), frozen=limit + 10, committed=limit + 1)
+    assert [each.name for each in late.given_up] == ["b6a1"]
+    assert late.failure is not None and late.failure.cause is Cause.TOO_LONG
+    assert at_seven(resident(), frozen=limit + 10, committed=limit).given_up == ()
+    assert at_seven(resident(seconds_ago=limit), frozen=limit + 10, committed=limit + 10).given_up == ()
+    # The batch for which it was started, too: the Job's deadline is that of all batches.
+    assert [each.name for each in at_seven(resident(7)).given_up] == ["b7a1"]
+
+
+def test_a_resident_driver_that_does_not_end_after_its_idle_time_is_deleted() -> None:
+    assert at_seven(resident(), is_open=False, committed=1200).given_up == ()
+    assert [each.name for each in at_seven(resident(), is_open=False, committed=1201).given_up] == ["b6a1"]
+    assert at_seven(resident(), frozen=0, committed=5000).given_up == ()  # a batch for it
+
+
 @given(
     retry=st.builds(
         Retry,
@@ -199,6 +280,8 @@ class _Hosts:
 class BatchesGetDone(RuleBasedStateMachine):
     """Two operators with views of different age, applications that end in all ways, and people who delete them."""
 
+    spec = WITH_SPARK
+
     def __init__(self) -> None:
         super().__init__()
         self.api = FakeKubernetes()
@@ -213,7 +296,7 @@ class BatchesGetDone(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.api.put(event_consumer(KEY.name, WITH_SPARK))
+        self.api.put(event_consumer(KEY.name, self.spec))
         self.stores = [self._view(), self._view()]
 
     # --- the world -------------------------------------------------------------------------------------------------
@@ -272,6 +355,10 @@ class BatchesGetDone(RuleBasedStateMachine):
         head = {"apiVersion": EVENT_CONSUMER.api_version, "kind": EVENT_CONSUMER.name}
         await api.apply_status(head | {"metadata": metadata, "status": wire(status)})
 
+    def _recorded_application(self) -> tuple[int, str]:
+        spark = self.api.peek(EVENT_CONSUMER, "shop", KEY.name).get("status", {}).get("spark", {})
+        return spark.get("lastBatch", 0), spark.get("lastApplication", "")
+
     # --- what happens ----------------------------------------------------------------------------------------------
 
     @rule(which=st.integers(0, 1), crash=st.sampled_from(["", "", "", "before", "between"]))
@@ -287,11 +374,16 @@ class BatchesGetDone(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.now += timedelta(seconds=seconds)
 
+    def _works_on_the_open_batch(self, manifest: Manifest) -> bool:
+        number = int(manifest["metadata"]["labels"]["eventconsumer.io/batch"])
+        is_resident = "eventconsumer.io/resident" in manifest["metadata"].get("annotations", {})
+        return number == self.open or (is_resident and number < self.open)
+
     @precondition(lambda self: self._live())
     @rule(commits=st.booleans())
     def an_application_succeeds(self, commits: bool) -> None:
         manifest = self._live()[0]
-        if commits and manifest["metadata"]["labels"]["eventconsumer.io/batch"] == str(self.open):
+        if commits and self._works_on_the_open_batch(manifest):
             self.open += 1
         self._end(manifest, "Complete")
 
@@ -300,7 +392,9 @@ class BatchesGetDone(RuleBasedStateMachine):
     def an_application_fails(self) -> None:
         manifest = self._live()[0]
         self._end(manifest, "Failed")
-        if manifest["metadata"]["labels"]["eventconsumer.io/batch"] == str(self.open):
+        own = manifest["metadata"]["labels"]["eventconsumer.io/batch"] == str(self.open)
+        # A resident driver that no operator saw alive with the open batch has not failed to process it.
+        if own or self._recorded_application() == (self.open, manifest["metadata"]["name"]):
             self.failed_at = self.now
 
     @precondition(lambda self: self._jobs())
@@ -348,11 +442,60 @@ class BatchesGetDone(RuleBasedStateMachine):
             await self._reconcile(store, "")
 
 
-TestBatchesGetDone = BatchesGetDone.TestCase
-TestBatchesGetDone.settings = settings(
+class ResidentsGetBatchesDone(BatchesGetDone):
+    """The same with resident drivers, which commit and stay, and users who change their settings."""
+
+    spec = RESIDENT
+
+    @precondition(lambda self: self._live() and self._works_on_the_open_batch(self._live()[0]))
+    @rule()
+    def an_application_commits_and_stays(self) -> None:
+        self.open += 1
+
+    @rule(seconds=st.sampled_from([0, 600, 601]), suspend=st.sampled_from([False, False, True]))
+    def a_user_edits_the_resource(self, seconds: int, suspend: bool) -> None:
+        self.spec = RESIDENT | {"spark": RESIDENT["spark"] | {"keepAliveSeconds": seconds}, "suspend": suspend}
+        self._edit()
+
+    def _edit(self) -> None:
+        self.api.put(event_consumer(KEY.name, self.spec))
+        self.failed_at = None  # the edit may be the remedy: the next attempt starts at once
+
+    def teardown(self) -> None:
+        """Once the operators have seen the last edit, no resident driver of another spec waits for batches."""
+        if not self.stores:
+            return
+        self.spec = self.spec | {"suspend": False}
+        self._edit()
+        self.the_leader_looks()
+        for store in self.stores:
+            self._refresh(store)
+            asyncio.run(self._heal(store))
+        wanted = asyncio.run(self._wanted(self.stores[0]))
+        for each in self._live():
+            digest = each["metadata"].get("annotations", {}).get("eventconsumer.io/resident", "")
+            assert digest in {"", wanted} or each["metadata"]["labels"]["eventconsumer.io/batch"] == str(self.open)
+        super().teardown()
+
+    async def _wanted(self, store: Store) -> str:
+        """The digest of the application that an operator would start for a batch after the open one."""
+        found = await load(store, _Hosts(), KEY)
+        assert found is not None
+        told = self.told.model_copy(update={"committed_batch": 98, "open_batch": batch(99)})
+        plan = make_plan(dataclasses.replace(found, reports={"a": report(fleet=told)}, applications=()), SETTINGS)
+        assert plan.spark.started is not None
+        digest: str = plan.spark.started["metadata"].get("annotations", {}).get("eventconsumer.io/resident", "")
+        return digest
+
+
+_SETTINGS = settings(
     max_examples=40,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # making a failing run shorter takes minutes
 )
+TestBatchesGetDone = BatchesGetDone.TestCase
+TestBatchesGetDone.settings = _SETTINGS
+TestResidentsGetBatchesDone = ResidentsGetBatchesDone.TestCase
+TestResidentsGetBatchesDone.settings = _SETTINGS

@@ -30,6 +30,7 @@ from tests.unit.operator.worlds import (
 )
 
 WITH_SPARK = SPEC | SPARK
+RESIDENT = spec_with("spark.keepAliveSeconds", 300, WITH_SPARK)
 NAME = application_name(KEY, UID, 1, 1)
 
 
@@ -51,6 +52,12 @@ def made(**arguments: Any) -> Manifest:
 def driver(manifest: Manifest) -> dict[str, Any]:
     container: dict[str, Any] = manifest["spec"]["template"]["spec"]["containers"][0]
     return container
+
+
+def driver_job(manifest: Manifest) -> dict[str, Any]:
+    variable = next(each for each in driver(manifest)["env"] if each["name"] == "EVENTCONSUMER_BATCH_JOB")
+    found: dict[str, Any] = json.loads(variable["value"])
+    return found
 
 
 def confs(manifest: Manifest) -> dict[str, str]:
@@ -98,6 +105,72 @@ def test_the_job_tries_once_and_ends_in_time() -> None:
     assert spec["activeDeadlineSeconds"] == 600
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
     assert manifest["metadata"]["labels"]["eventconsumer.io/batch"] == "1"
+
+
+def test_a_resident_driver_is_told_its_limits_and_has_the_time_for_them() -> None:
+    assert "keepAlive" not in driver_job(made())
+    spec = RESIDENT | {"spark": RESIDENT["spark"] | {"timeoutSeconds": 600}}
+    manifest = made(spec=spec)
+    limits = {"seconds": 300, "maxBatches": 500, "maxAgeSeconds": 21600, "maxBytes": 268435456, "searchPoison": False}
+    assert driver_job(manifest)["keepAlive"] == limits
+    assert manifest["spec"]["activeDeadlineSeconds"] == 600 + 21600
+    anywhere = made(spec=spec_with("spark.mode", "Local", spec))
+    assert driver_job(anywhere)["keepAlive"]["maxBytes"] == 1 << 50
+    once = made(spec=spec_with("spark.retry", {"attempts": 1}, spec))
+    assert driver_job(once)["keepAlive"]["searchPoison"] is True
+
+
+def test_executors_of_a_resident_driver_end_while_it_waits() -> None:
+    manifest = made(spec=spec_with("spark.mode", "Executors", RESIDENT))
+    arguments = driver(manifest)["args"]
+    assert {"spark.dynamicAllocation.minExecutors=0", "spark.dynamicAllocation.maxExecutors=2"} <= {*arguments}
+    once = made(spec=spec_with("spark.mode", "Executors", WITH_SPARK))
+    assert not any("dynamicAllocation" in each for each in driver(once)["args"])
+
+
+def digest_of(manifest: Manifest) -> str:
+    digest: str = manifest["metadata"]["annotations"]["eventconsumer.io/resident"]
+    return digest
+
+
+def test_the_digest_of_a_resident_driver_depends_on_its_application_and_not_on_its_batch() -> None:
+    first = digest_of(made(spec=RESIDENT))
+    large = batch(9).model_copy(update={"bytes": 1 << 40})
+    seen = observed(RESIDENT, reports={"a": report(fleet=fleet(committed=8, batch=large))})
+    started = make_plan(seen, SETTINGS).spark.started
+    assert started is not None and digest_of(started) == first
+    assert digest_of(made(spec=spec_with("spark.trigger.files", 3, RESIDENT))) == first
+    for path, value in (
+        ("spark.driver.memory", "2g"),
+        ("spark.keepAliveSeconds", 301),
+        ("spark.output.path", "abfss://out@shop.dfs.core.windows.net/other"),
+        ("sink.container", "elsewhere"),
+    ):
+        assert digest_of(made(spec=spec_with(path, value, RESIDENT))) != first, path
+    assert "annotations" not in made(spec=WITH_SPARK)["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "number", "deleted"),
+    [
+        (RESIDENT, 1, False),
+        (spec_with("spark.driver.memory", "2g", RESIDENT), 1, True),
+        (spec_with("spark.keepAliveSeconds", 0, RESIDENT), 1, True),
+        (spec_with("spark.driver.memory", "2g", RESIDENT), 2, False),  # it processes the batch of its own
+        (RESIDENT | {"suspend": True}, 1, True),
+        (RESIDENT | {"suspend": True}, 2, True),
+    ],
+)
+@pytest.mark.parametrize("is_open", [True, False])
+def test_outdated_and_suspended_resident_drivers_are_deleted(
+    spec: dict[str, Any], number: int, is_open: bool, deleted: bool
+) -> None:
+    found = job("stays", number if is_open else 1)
+    found["metadata"]["annotations"] = {"eventconsumer.io/resident": digest_of(made(spec=RESIDENT))}
+    told = fleet(committed=1, batch=batch(2) if is_open else None)
+    seen = observed(spec, applications=(found,), reports={"a": report(fleet=told)})
+    expected = (found,) if deleted or (not is_open and spec != RESIDENT) else ()
+    assert make_plan(seen, SETTINGS).spark.deleted == expected
 
 
 def test_the_driver_is_told_its_batch_and_no_secret() -> None:

@@ -268,7 +268,8 @@ def test_none_stays_for_longer_than_its_time() -> None:
 
 def test_the_newest_attempt_at_the_open_batch_stays_whatever_the_limits_say() -> None:
     jobs = [finished("Failed", 7, 1, 500), finished("Failed", 7, 2, 400)]
-    assert cleaned(*jobs, state=Attempts(batch=7, attempt=2), failed=0) == {"b7a1"}
+    newest = Attempts(batch=7, attempt=2, newest=application_of(jobs[1]))
+    assert cleaned(*jobs, state=newest, failed=0) == {"b7a1"}
 
 
 def test_nothing_is_cleaned_up_while_nobody_tells_which_batch_is_open() -> None:
