@@ -56,6 +56,7 @@ RUNS = AttemptRuns(2, APPLICATION, starting=False)
 STEPS: tuple[Step, ...] = (
     AttemptRuns(2, APPLICATION, starting=True),
     RUNS,
+    AttemptRuns(1, "orders-b6", starting=False, resident=True),
     AnotherRuns("orders-b6-a1"),
     Suspended(),
     Creating(),
@@ -152,6 +153,7 @@ SITUATIONS: tuple[Facts, ...] = (
     _facts(problems=(PROBLEM,)),
     _facts(ready=1, pod_failures=(UNSCHEDULABLE,)),
     _facts(spark=SparkFacts(enabled=True)),
+    _facts(spark=SparkFacts(enabled=True, resident="orders-b6")),
     *(_spark(step) for step in STEPS),
     _spark(executors=Executors(1, 2, ExecutorOutOfMemory("1g"))),
     _spark(behind=Behind(local=True, executors=2)),

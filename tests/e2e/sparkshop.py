@@ -55,8 +55,15 @@ class SparkShop:
         spec["output"] |= self._spark.get("output", {})
         # By default both depend on the namespace; a consumer that moves keeps its places.
         resource["spec"]["sink"]["prefix"] = self.name
-        resource["spec"]["spark"] = spec | {"trigger": {"files": 1}} | self._spark | {"output": spec["output"]} | spark
+        resource["spec"]["spark"] = (
+            spec | {"trigger": {"files": 1}, "keepAliveSeconds": 0} | self._spark | {"output": spec["output"]} | spark
+        )
         self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(resource))
+
+    def suspend(self, suspended: bool) -> None:
+        """Suspend or resume the consumer."""
+        change = json.dumps({"spec": {"suspend": suspended}})
+        self.cluster.kubectl("patch", "eventconsumer", self.name, "--type=merge", "-p", change)
 
     def hub_exists(self) -> bool:
         """Whether an earlier consumer of this name has created the hub."""

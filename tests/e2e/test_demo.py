@@ -49,6 +49,11 @@ def test_the_operator_reads_no_secret(demo: Demo) -> None:
     assert "secrets" not in answer
 
 
+def test_the_driver_of_the_first_batch_stays_for_the_second_wave(demo: Demo) -> None:
+    spark = demo.cluster.get("eventconsumer", "orders")["status"]["spark"]
+    assert spark["lastBatch"] >= 2 and spark["lastApplication"].endswith("-b1"), spark
+
+
 def test_a_small_batch_runs_in_its_driver_which_has_no_other_permission(demo: Demo) -> None:
     spark = demo.cluster.get("eventconsumer", "orders")["status"]["spark"]
     assert (spark["attempt"], spark["mode"], spark["failures"]) == (1, "Local", 0)

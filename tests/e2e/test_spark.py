@@ -4,8 +4,10 @@ Each test publishes a wave of events, disturbs the application that processes it
 exactly once.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -136,6 +138,41 @@ def test_a_large_batch_has_executors_and_survives_the_loss_of_one_and_leaves_not
     shop.until(lambda: not shop.pods("executor"), "all executors are gone")
     left = shop.cluster.kubectl("get", "services,configmaps", "-o", "name").split()
     assert [name for name in left if "spark" in name and NAME in name and f"/{NAME}-host" not in name] == []
+
+
+def test_a_resident_driver_processes_later_batches_and_ends_when_it_is_killed_outdated_or_suspended(
+    shop: SparkShop,
+) -> None:
+    def driver() -> dict[str, Any]:
+        living = [pod for pod in shop.pods("driver") if pod["status"]["phase"] == "Running"]
+        assert len(living) == 1, living
+        found: dict[str, Any] = living[0]["metadata"]
+        return found
+
+    shop.apply(keepAliveSeconds=600)
+    shop.publish()
+    first = shop.running("driver")["metadata"]
+    shop.until_processed()
+    for _ in range(2):
+        shop.publish()
+        spark = shop.until_processed()
+        job = first["labels"]["batch.kubernetes.io/job-name"]
+        assert (driver()["name"], spark["lastApplication"], spark["attempt"]) == (first["name"], job, 1), spark
+    shop.until(lambda: "the resident driver" in shop.healthy()["message"], "the condition names the resident driver")
+    with contextlib.suppress(DemoError):  # the container ends below the command
+        shop.cluster.kubectl("exec", first["name"], "--", "python3", "-c", KILL)
+    shop.publish()
+    second = shop.running("driver")["metadata"]
+    shop.until_processed()
+    shop.apply(keepAliveSeconds=601)
+    shop.until(lambda: second["name"] not in [pod["metadata"]["name"] for pod in shop.pods("driver")], "it is replaced")
+    shop.publish()
+    third = shop.running("driver")["metadata"]
+    shop.until_processed()
+    shop.suspend(True)
+    shop.until(lambda: third["name"] not in [pod["metadata"]["name"] for pod in shop.pods("driver")], "it is deleted")
+    shop.suspend(False)
+    shop.apply()
 
 
 @pytest.mark.long

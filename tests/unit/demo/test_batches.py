@@ -29,5 +29,5 @@ def test_a_line_for_each_batch() -> None:
     lines = console.export_text().splitlines()
     (first,) = [line.replace("│", " ").split() for line in lines if " 1 " in line and "Age" in line and "done" in line]
     (second,) = [line.replace("│", " ").split() for line in lines if "running" in line]
-    assert first == ["1", "Age", "1", "1,234", "done", "1,234", "12.3", "7"]
+    assert first == ["1", "Age", "1", "1,234", "done", "1,234", "12.3", "7", "a"]
     assert second == ["2", "Age", "1", "1,234", "running"]

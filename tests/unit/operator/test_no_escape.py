@@ -1,6 +1,7 @@
 """Whoever may create an EventConsumer gains nothing else: what any spec can make of the objects that are created."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -137,7 +138,7 @@ def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
         assert variable.get("valueFrom", {"fieldRef": ""}).keys() == {"fieldRef"}
     assert {variable["name"] for variable in container["env"]} <= {
         "POD_NAME", "POD_UID", "POD_IP", "POD_NAMESPACE", labels.BATCH_JOB_ENV, labels.BATCH_MANIFEST_ENV,
-        labels.CONFIG_ENV,
+        labels.CONFIG_ENV, *(("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY") if "proxy" in spec else ()),
     }  # fmt: skip
     for mount in container["volumeMounts"]:
         assert mount.keys() <= {"name", "mountPath", "readOnly"}  # no subPath: a changed Secret would not be seen
@@ -164,6 +165,11 @@ def check_volume(volume: dict[str, Any], spec: dict[str, Any]) -> None:
         assert volume["name"] == "tmp" and volume["emptyDir"].keys() == {"sizeLimit"}
 
 
+JAVA_OPTION = re.compile(
+    r"-XX:TieredStopAtLevel=1|-XX:\+UseSerialGC|-Dhttps?\.(proxyHost|proxyPort|nonProxyHosts)=\S+", re.ASCII
+)
+
+
 def check_driver(container: dict[str, Any]) -> None:
     """Configuration of Spark comes from us, and what the user wrote stands behind the program's name."""
     arguments = container["args"]
@@ -174,9 +180,12 @@ def check_driver(container: dict[str, Any]) -> None:
     assert ".." not in arguments[program].split("/")
     pairs = arguments[1:program]
     assert pairs[::2] == ["--conf"] * (len(pairs) // 2)
-    ours = "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    names = {text.partition("=")[0] for text in pairs[1::2] if text != ours}
+    values = dict(text.split("=", 1) for text in pairs[1::2])
+    java = (values.pop(f"spark.{role}.extraJavaOptions", "") for role in ("driver", "executor"))
+    assert all(JAVA_OPTION.fullmatch(option) for options in java for option in options.split())
     allowed = (
+        "spark.dynamicAllocation.",
+        "spark.hadoop.fs.azure.networking.library",
         "spark.sql.shuffle.partitions",
         "spark.memory.fraction",
         "spark.driver.memory",
@@ -184,7 +193,7 @@ def check_driver(container: dict[str, Any]) -> None:
         "spark.kubernetes.executor.",
         "spark.kubernetes.container.image",
     )
-    assert all(name.startswith(allowed) for name in names)
+    assert all(name.startswith(allowed) for name in values)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])

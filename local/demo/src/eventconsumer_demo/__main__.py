@@ -86,7 +86,7 @@ def _product(steps: Steps, cluster: Cluster, images: dict[str, str], events: int
         found = run.verify(cluster, [first])
     run.show_result(*found)
     second = run.Wave(2, events, max(1, events // 5))
-    with steps.step(f"A second wave of {second.events:,} events: only new files are processed"):
+    with steps.step(f"A second wave of {second.events:,} events: the resident driver processes the new files"):
         run.start_publisher(cluster, images, second)
         run.follow(cluster, second, timeout)
         found = run.verify(cluster, [first, second])

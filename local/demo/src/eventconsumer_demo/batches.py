@@ -31,13 +31,21 @@ def read_batches(container: ContainerClient, prefix: str) -> list[Batch]:
 def table_of(batches: Sequence[Batch]) -> Table:
     """One line per batch."""
     table = Table(
-        "batch", "why", "files", "events", "state", "rows", "seconds", "table version", title="Spark's batches"
+        "batch", "why", "files", "events", "state", "rows", "seconds", "version", "driver", title="Spark's batches"
     )
     for batch in batches:
         manifest, commit = batch.manifest, batch.commit
         events = f"{sum(file.count for file in manifest.files):,}"
         done = (
-            ("done", f"{commit.rows_written:,}", f"{commit.seconds:.1f}", str(commit.output_version)) if commit else ()
+            (
+                "done",
+                f"{commit.rows_written:,}",
+                f"{commit.seconds:.1f}",
+                str(commit.output_version),
+                commit.application,
+            )
+            if commit
+            else ()
         )
         table.add_row(str(manifest.number), manifest.reason, str(len(manifest.files)), events, *(done or ("running",)))
     return table

@@ -50,22 +50,22 @@ def spark_status(observed: Observed, plan: SparkPlan | None, *, started: bool) -
         last_commit=_commit(fleet) or memory.last_commit,
         quarantine=_quarantine(fleet) or memory.quarantine,
     )
-    batch = _of_batch(observed, plan, spark, started=started) if fleet.open_batch else _of_rest(fleet, memory)
+    batch = _of_batch(observed, plan, spark, started=started) if fleet.open_batch else _of_rest(observed, fleet, memory)
     return numbers.model_copy(update=replay | batch)
 
 
-def _of_rest(fleet: FleetReport, memory: SparkStatus) -> dict[str, object]:
-    """Fields of the last batch while none is open."""
+def _of_rest(observed: Observed, fleet: FleetReport, memory: SparkStatus) -> dict[str, object]:
+    """Fields of the last batch while none is open. A resident driver may commit it before an operator sees it open."""
     number = fleet.committed_batch
     same = memory.last_batch == number
     commit = fleet.last_commit
     by = commit.application if commit and commit.number == number else ""
     return {
         "last_batch": number,
-        "attempt": memory.attempt if same else 0,
+        "attempt": memory.attempt if same else int(number > 0),
         "last_application": by or (memory.last_application if same else ""),
         "reason": fleet.committed_reason,
-        "mode": memory.mode if same else "",
+        "mode": memory.mode if same else _mode_of(observed, by),
     }
 
 

@@ -240,6 +240,58 @@ def test_files_that_come_faster_than_they_are_processed() -> None:
     assert "Raise spec.spark.executor.instances (now 2)" in large[2]
 
 
+# --- resident drivers ----------------------------------------------------------------------------------------------
+
+
+def resident(**more: Any) -> Manifest:
+    made = job(NAME) | {"status": {"ready": 1}} | more
+    made["metadata"]["annotations"] = {"eventconsumer.io/resident": "d"}
+    return made
+
+
+def second_batch(seconds_ago: float = 10) -> FleetReport:
+    frozen = LATER - timedelta(seconds=seconds_ago)
+    return fleet(committed=1, batch=batch(2).model_copy(update={"created_at": frozen}))
+
+
+def test_a_resident_driver_is_shown_while_it_processes_a_later_batch_and_while_it_waits() -> None:
+    spec = spec_with("spark.keepAliveSeconds", 300, WITH_SPARK)
+    seen = world(resident(**LOCAL), spec=spec, leader=second_batch())
+    spark = status_of(seen).spark
+    assert spark is not None
+    assert (spark.last_batch, spark.attempt, spark.last_application, spark.mode) == (2, 1, NAME, "Local")
+    assert healthy(seen)[1:] == ("Progressing", f"batch 2 (10 files): attempt 1 runs: by the resident driver {NAME}")
+    idle = world(resident(**LOCAL), spec=spec, leader=fleet(committed=1))
+    assert healthy(idle)[1:] == ("Idle", f"no batch is open; the resident driver {NAME} waits for the next batch")
+
+
+def test_a_failed_resident_driver_keeps_its_name_and_its_cause() -> None:
+    memory = SparkStatus(last_batch=2, attempt=1, last_application=NAME)
+    lost = resident() | {"status": failed()["status"]}
+    seen = world(lost, leader=second_batch(), memory=memory, drivers=(driver(ended(reason="OOMKilled", exitCode=137)),))
+    spark = status_of(seen).spark
+    assert spark is not None and (spark.attempt, spark.failures, spark.last_application) == (1, 1, NAME)
+    assert "raise spec.spark.driver.memory" in spark.last_failure
+    gone = status_of(world(leader=second_batch(), memory=spark)).spark
+    assert gone is not None and (gone.last_application, gone.last_failure) == (NAME, spark.last_failure)
+
+
+def test_a_resident_driver_without_executors_is_reported_only_some_time_after_a_batch_begins() -> None:
+    spec = spec_with("spark.keepAliveSeconds", 300, EXECUTORS)
+    now = LATER + timedelta(hours=1)
+    for seconds_ago, reason in ((170, "Progressing"), (190, "SparkWaiting")):
+        told = fleet(
+            committed=1, batch=batch(2).model_copy(update={"created_at": now - timedelta(seconds=seconds_ago)})
+        )
+        seen = world(resident(), spec=spec, leader=told, now=now, drivers=(driver({"phase": "Running"}),))
+        assert healthy(seen)[1] == reason
+
+
+def test_a_batch_that_no_operator_saw_open_has_one_attempt() -> None:
+    spark = status_of(world(leader=fleet(committed=3))).spark
+    assert spark is not None and (spark.last_batch, spark.attempt) == (3, 1)
+
+
 # --- history -------------------------------------------------------------------------------------------------------
 
 
