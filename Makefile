@@ -145,12 +145,16 @@ test-long: peer azurite jars ## Run the long checks: advisories, mutants, long s
 STEPS ?= 200000
 SEED ?= 1
 SECONDS ?= 300
-.PHONY: simulate fuzz bench
+MINUTES ?= 30
+.PHONY: simulate fuzz chaos bench
 simulate: env ## Simulate hosts in virtual time under every fault: STEPS=200000 SEED=1
 	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)
 
 fuzz: $(VENV)/.fuzz ## Fuzz the parsers and the compiled decoder, guided by coverage: SECONDS=300
 	@$(PY) -m tests.fuzz --seconds $(SECONDS)
+
+chaos: env ## Faults of hosts and drivers on the demo's cluster, and a check of every event: SEED=1 MINUTES=30
+	@$(PY) -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
 
 bench: env azurite jars ## Run the benchmarks on this machine
 	@$(PY) -m local_cluster tools >/dev/null
@@ -158,4 +162,5 @@ bench: env azurite jars ## Run the benchmarks on this machine
 	@$(PY) -m tests.bench.failover
 	@$(PY) -m tests.bench.operator
 	@$(PY) -m tests.bench.spark_read
+	@$(PY) -m tests.bench.spark_resident
 	@$(PY) -m tests.bench.spark_kills
