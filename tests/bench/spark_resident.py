@@ -52,9 +52,9 @@ class Driver:
         self.python = wait_until(self._child, "the program's process")
 
     def _child(self) -> int | None:
-        # A thread of Java starts it, in the same group.
+        # A thread of Java starts it, in the same group. Java itself is named like this one until it begins.
         group = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and self._owns(path.name)]
-        named = [pid for pid in group if "python" in Path(f"/proc/{pid}/comm").read_text()]
+        named = [pid for pid in group if pid != self.java and "python" in Path(f"/proc/{pid}/comm").read_text()]
         return named[0] if named else None
 
     def _owns(self, pid: str) -> bool:
