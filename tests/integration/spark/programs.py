@@ -1,9 +1,10 @@
 """Programs for drivers under test: the environment variable WAY says what they do."""
 
 import os
+import threading
 import time
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from eventconsumer_spark import Batch, WriteResult, run_batch
@@ -32,6 +33,38 @@ def slowly(batch: Batch) -> WriteResult:
     seconds = float(os.environ["SECONDS_AT_WORK"])
     batch.events.limit(1).foreach(lambda _: time.sleep(seconds))
     return WriteResult(batch.write_parquet(numbers(batch.events)))
+
+
+def append(batch: Batch) -> WriteResult:
+    """The events' numbers, in the table."""
+    return batch.write_delta(numbers(batch.events))
+
+
+def kill_at_two(batch: Batch) -> WriteResult:
+    """As `append`; in batch 2 it then ends like a killed process, before the commit."""
+    written = append(batch)
+    if batch.manifest.number == 2:
+        os.killpg(os.getpgrp(), 9)
+    return written
+
+
+def leave_traces(batch: Batch) -> int:
+    """Refuses a session in which the batch before left something, leaves data, views and settings, and fails in batch 3."""
+    spark = batch.spark
+    if batch.manifest.number == 3:
+        raise ValueError("batch 3 cannot be priced")
+    assert SparkSession.builder.getOrCreate() is spark
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.conf.get("shop.batch", "none") == "none"
+    assert not spark.catalog.listTables("global_temp")
+    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
+    assert sum(thread.name.startswith("claim-") for thread in threading.enumerate()) == 2
+    kept = batch.events.cache()
+    kept.createOrReplaceTempView("events")
+    kept.createOrReplaceGlobalTempView("all_events")
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    spark.conf.set("shop.batch", str(batch.manifest.number))
+    return batch.write_parquet(numbers(spark.sql("SELECT * FROM events")))
 
 
 def copy(batch: Batch) -> int:

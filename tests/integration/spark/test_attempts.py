@@ -15,6 +15,7 @@ from eventconsumer_api.batch import (
     BatchClaim,
     BatchCommit,
     BatchJob,
+    KeepAlive,
     ReplayOf,
     attempt_name,
     commit_name,
@@ -163,9 +164,15 @@ def test_program_with_a_session_of_its_own(drained: DrainedBatch, driver: Driver
     damaged = drained.damage(1)
     job = drained.freeze().model_copy(update={"search_poison": True})
 
-    ended = driver(job, OWN_SESSION)
+    drained.files.clear()
+    drained.slot("0", 80, 40)
+    drained.freeze(2)
+
+    ended = driver(job.model_copy(update={"keep_alive": KeepAlive(seconds=1, max_bytes=1024**2)}), OWN_SESSION)
     assert ended.returncode == 0, ended.stdout
     assert "COMMITTED 1" in ended.stdout
+    assert "COMMITTED 2" in ended.stdout
+    assert committed(drained, 2).totals.rows_read == 80
     record = committed(drained)
     assert (record.rows_read, record.rows_written) == (40, len(result(job)))
     assert sum(row["count"] for row in result(job)) == 40

@@ -40,11 +40,12 @@ class Ending:
 
     def __init__(self) -> None:
         self._claim: Claim | None = None
+        self._idle = False
         self._begun = threading.Lock()
 
     def hold(self, claim: Claim | None) -> None:
-        """The claim to break on SIGTERM; None: no claim."""
-        self._claim = claim
+        """The claim to break on SIGTERM; None: it is released, and there is no batch in progress."""
+        self._claim, self._idle = claim, claim is None
 
     def install(self) -> None:
         """Handle SIGTERM, unless the program has its own handler, or calls this outside the main thread."""
@@ -60,8 +61,12 @@ class Ending:
         _halt(1)
 
     def terminated(self) -> None:
-        """End because of SIGTERM."""
+        """End because of SIGTERM; between two batches, without a message of failure."""
         claim = self._claim
+        if self._idle:
+            self._begun.acquire()
+            log.info("ended by SIGTERM between two batches")
+            _halt(TERMINATED)
         what = (
             f"batch {claim.record.number} is not committed: another attempt will process it"
             if claim

@@ -38,6 +38,8 @@ READER_BYTES = 32 * 1024**2
 """Approximate size of the rows that a task's reader holds, bytes."""
 
 _READER_ROWS = "spark.sql.parquet.columnarReaderBatchSize"
+_OUR_ROWS = "eventconsumer.columnarReaderBatchSize"
+"""The value set here for the batch before, which is no setting of the user."""
 _MOST_ROWS = 4096  # Spark's default; with a million bytes per event it would be 4 GB.
 _COMPRESSION = 4  # Approximate ratio of the size of events to their size in files.
 
@@ -54,8 +56,9 @@ def read_events(spark: SparkSession, manifest: BatchManifest, container: AbfsFol
     if manifest.format is FileFormat.AVRO:
         check_names(manifest.files)
         return as_events(spark.read.format("avro").option("avroSchema", AVRO_SCHEMA).load(paths))
-    if int(spark.conf.get(_READER_ROWS)) == _MOST_ROWS:
-        spark.conf.set(_READER_ROWS, rows_at_a_time(manifest.files))
+    if spark.conf.get(_READER_ROWS) in {str(_MOST_ROWS), spark.conf.get(_OUR_ROWS, "")}:
+        for key in (_READER_ROWS, _OUR_ROWS):
+            spark.conf.set(key, rows_at_a_time(manifest.files))
     return spark.read.schema(EVENT_SCHEMA).parquet(*paths)
 
 

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -62,11 +63,14 @@ def read_batch(spark: SparkSession) -> ClaimedBatch:
 
 
 def read_batches(spark: SparkSession, *, several: bool = True) -> Iterator[ClaimedBatch]:
-    """As `read_batch`, for programs that can replay several batches: each must be committed before the next.
+    """As `read_batch`, for programs that can process several batches: each must be committed before the next.
+
+    They are those of a replay, or with `spec.spark.keepAliveSeconds` those that are frozen while the driver stays: the
+    iterator then waits for the next one. What a batch leaves in the session, the program removes.
 
     Args:
         spark: The program's session.
-        several: False: a replay of more than one batch is refused.
+        several: False: a replay of more than one batch is refused, and the driver does not stay.
 
     Raises:
         SparkJobError: A batch cannot be processed now; the message gives the cause.
@@ -82,6 +86,8 @@ def read_batches(spark: SparkSession, *, several: bool = True) -> Iterator[Claim
                 "spec.spark.replay: this program reads one batch: replay one batch (equal from and to), or loop over "
                 "read_batches(spark)"
             )
+        if not several:
+            job = job.model_copy(update={"keep_alive": None})
         resources = ExitStack()
         site = resources.enter_context(open_site(job, os.environ))
         atexit.register(resources.close)
@@ -91,12 +97,14 @@ def read_batches(spark: SparkSession, *, several: bool = True) -> Iterator[Claim
             if isinstance(attempt, BatchCommit):
                 _leave_totals(one, attempt)
                 continue
+            atexit.register(abandon := partial(_abandon, attempt, spark))
             batch = _open(attempt, spark)
             yield batch
             if not batch.attempt.released:
                 raise ConfigurationError(
                     f"batch {one.number} is not committed: call commit_batch before the next batch"
                 )
+            atexit.unregister(abandon)
 
 
 def commit_batch(batch: ClaimedBatch, rows_written: int, output_version: int | None = None) -> BatchCommit:
@@ -124,13 +132,6 @@ def commit_batch(batch: ClaimedBatch, rows_written: int, output_version: int | N
 def _open(attempt: Attempt, spark: SparkSession) -> ClaimedBatch:
     """Read a claimed batch; if the job permits it, without unreadable files."""
 
-    def abandon() -> None:
-        # In this order: the next attempt must not begin while this one writes.
-        if not attempt.released:
-            spark.stop()
-            attempt.end()
-
-    atexit.register(abandon)
     batch = attempt.batch(spark)
     try:
         rows = check_count(batch.events, batch.manifest)
@@ -143,6 +144,13 @@ def _open(attempt: Attempt, spark: SparkSession) -> ClaimedBatch:
         batch = attempt.batch(spark)
         rows = check_count(batch.events, batch.manifest)
     return ClaimedBatch(**vars(batch), attempt=attempt, rows_read=rows)
+
+
+def _abandon(attempt: Attempt, spark: SparkSession) -> None:
+    # In this order: the next attempt must not begin while this one writes.
+    if not attempt.released:
+        spark.stop()
+        attempt.end()
 
 
 def _leave_totals(job: BatchJob, commit: BatchCommit) -> None:

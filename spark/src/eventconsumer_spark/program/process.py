@@ -1,4 +1,6 @@
-"""A job from start to end: its batch, or in a replay its batches one after the other, each processed and committed.
+"""A job from start to end: its batch, or its batches one after the other, each processed and committed.
+
+A replay and a resident driver have several. Between two of them the session is reset.
 
 Invariant: a claim is released only when this driver no longer writes: after the commit, or after Spark has stopped.
 """
@@ -19,7 +21,8 @@ from eventconsumer_spark.batch import Batch, Program
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.input.reading import check_count
 from eventconsumer_spark.output.write_result import WriteResult
-from eventconsumer_spark.program.session import start_session
+from eventconsumer_spark.program.resident import jobs_while_alive
+from eventconsumer_spark.program.session import reset, start_session
 from eventconsumer_spark.storage.paths import Site, open_site
 
 log = logging.getLogger("eventconsumer.spark")
@@ -35,6 +38,7 @@ def process(
     """
     ending = ending or Ending()
     spark: SparkSession | None = None
+    settings: Mapping[str, str] = {}
     with open_site(job, environment) as site:
         try:
             for one in jobs_of(job, site):
@@ -43,7 +47,9 @@ def process(
                     standing = attempt
                     continue
                 try:
-                    spark = spark or start_session(job.application, site.hadoop)
+                    if spark is None:
+                        spark = start_session(job.application, site.hadoop)
+                        settings = spark.conf.getAll
                     standing = run(attempt, spark, program)
                 except BaseException:
                     if spark:
@@ -51,6 +57,8 @@ def process(
                     raise
                 finally:
                     attempt.end()
+                if one.keep_alive or one.replay:
+                    reset(spark, settings)
         finally:
             if spark:
                 spark.stop()
@@ -64,7 +72,7 @@ def jobs_of(job: BatchJob, site: Site) -> Iterator[BatchJob]:
         ConfigurationError: A replay of batches that are not all committed.
     """
     if not job.replay:
-        yield job
+        yield from jobs_while_alive(job, job.keep_alive, site) if job.keep_alive else [job]
         return
     if find_commit(site.store, job.sink.prefix, job.replay.last) is None:
         raise ConfigurationError(

@@ -5,6 +5,7 @@ environment variable or Spark property; executors receive it with each task's co
 encrypted on Kubernetes (enabled by entrypoint.sh).
 """
 
+import gc
 from collections.abc import Mapping
 
 from pyspark import SparkConf
@@ -29,6 +30,28 @@ def start_session(application: str, hadoop: Mapping[str, str]) -> SparkSession:
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     give_access(spark, hadoop)
     return spark
+
+
+def reset(spark: SparkSession, settings: Mapping[str, str]) -> None:
+    """Remove what a batch left in the session: cached data, temporary views and changed settings.
+
+    Not a new session: `SparkSession.builder.getOrCreate()` and `SparkSession.active()` of PySpark return the first one.
+
+    Args:
+        spark: The session.
+        settings: Its settings before the first batch.
+    """
+    spark.catalog.clearCache()
+    for view in spark.catalog.listTables("global_temp"):  # lists the views of the session, too
+        drop = spark.catalog.dropGlobalTempView if view.namespace else spark.catalog.dropTempView
+        drop(view.name)
+    present = spark.conf.getAll
+    for key in present.keys() - settings.keys():
+        spark.conf.unset(key)
+    for key, value in settings.items():
+        if present.get(key) != value:
+            spark.conf.set(key, value)
+    gc.collect()  # Java keeps an object while Python has a reference to it, also from a cycle.
 
 
 def give_access(spark: SparkSession, hadoop: Mapping[str, str]) -> None:

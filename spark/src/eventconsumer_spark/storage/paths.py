@@ -20,6 +20,7 @@ from eventconsumer_spark.storage.abfs import (
 )
 from eventconsumer_spark.storage.store import SinkContainer
 from eventconsumer_storage.account import StorageAccount, resolve_account
+from eventconsumer_storage.credential import fingerprint
 from eventconsumer_storage.errors import StorageError
 
 
@@ -33,6 +34,8 @@ class Site:
         output: Folder of `spec.spark.output.path`.
         hadoop: Settings for Spark's access to both, including the credential.
         commits: Prefix of claims and commits: the sink's; in a replay, a separate one.
+        credential: Fingerprint of the mounted credential in `account`. An identity has none: Hadoop
+            (WorkloadIdentityTokenProvider) and azure-identity (WorkloadIdentityCredential) read a rotated token file.
     """
 
     account: StorageAccount
@@ -41,6 +44,7 @@ class Site:
     output: AbfsFolder
     hadoop: Mapping[str, str] = field(repr=False)
     commits: str = ""
+    credential: str = ""
 
     def ensure_output(self) -> None:
         """Create the output's container if it is missing.
@@ -102,6 +106,7 @@ def open_site(job: BatchJob, environment: Mapping[str, str]) -> Iterator[Site]:
             Secret may have changed since hosts checked it.
         StorageError: Storage did not respond.
     """
+    credential = fingerprint([job.sink.credential])  # before it is read: a change in between must count
     try:
         account = resolve_account(
             job.sink, "spec.sink", allow_insecure=job.allow_insecure_endpoints, suffixes=job.storage_suffixes
@@ -114,4 +119,4 @@ def open_site(job: BatchJob, environment: Mapping[str, str]) -> Iterator[Site]:
         if service_of(output.host) == "blob":
             output = output_folder(job.output.path, account, hierarchical=store.is_hierarchical())
         hadoop = hadoop_settings(account, output.host, environment)
-        yield Site(account, store, input_folder(job.sink.container, output), output, hadoop, commits)
+        yield Site(account, store, input_folder(job.sink.container, output), output, hadoop, commits, credential)

@@ -1,0 +1,221 @@
+"""What a batch takes in a driver of its own and in a resident driver: seconds, CPU, and memory over many batches.
+
+    python -m tests.bench.spark_resident [--batches 20] [--alone 3] [--java OPTIONS]
+
+Both run the shipped program on this machine against an Azurite, with the files of a batch already drained: first
+`--alone` batches, each in a driver of its own, then `--batches` in one resident driver. Seconds are from the moment at
+which the manifest is written to the commit; CPU seconds are those of Java and Python, including start and end. Live
+heap is measured after a full collection, which is only done for a printed row.
+"""
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from azure.storage.blob import BlobServiceClient
+
+from eventconsumer_api.batch import BatchJob, KeepAlive
+from tests.bench.machine import cpu_seconds, resident_mib
+from tests.integration.spark.drained import DrainedBatch, host_name
+from tests.integration.spark.drivers import ROOT, fetch_jars, kill, start_driver
+from tests.support.azurite import AzuriteProcess
+from tests.support.waiting import wait_until
+
+JOB = ROOT / "spark/src/eventconsumer_spark/job.py"
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The options of the operator for small batches."""
+SETTLE_SECONDS = 1.0
+"""Time after a commit for what a driver does before it waits again."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one batch took."""
+
+    seconds: float
+    cpu: float
+
+
+class Driver:
+    """The processes of a driver: Java, and the Python program that it started."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.java = process.pid  # spark-submit becomes Java
+        self.python = wait_until(self._child, "the program's process")
+
+    def _child(self) -> int | None:
+        # A thread of Java starts it, in the same group. Java itself is named like this one until it begins.
+        group = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and self._owns(path.name)]
+        named = [pid for pid in group if pid != self.java and "python" in Path(f"/proc/{pid}/comm").read_text()]
+        return named[0] if named else None
+
+    def _owns(self, pid: str) -> bool:
+        with contextlib.suppress(ProcessLookupError):
+            return os.getpgid(int(pid)) == self.java
+        return False
+
+    @property
+    def cpu(self) -> float:
+        """CPU time so far, seconds."""
+        return cpu_seconds(self.java) + cpu_seconds(self.python)
+
+    @property
+    def threads(self) -> int:
+        """Threads of both."""
+        return sum(len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in (self.java, self.python))
+
+    def live_heap(self) -> float:
+        """Size of the objects that a full collection of Java leaves, MiB."""
+        shown = subprocess.run(
+            ["jcmd", str(self.java), "GC.class_histogram"], capture_output=True, text=True, check=True
+        )
+        return int(shown.stdout.splitlines()[-1].split()[2]) / 1024**2
+
+
+class Bench:
+    """A consumer whose files are drained and frozen here."""
+
+    def __init__(self, azurite: AzuriteProcess, service: BlobServiceClient, folder: Path, options: argparse.Namespace):
+        secret = folder / "connectionString"
+        secret.write_text(azurite.connection_string)
+        self.drained = DrainedBatch(service.create_container(azurite.container()), host_name(azurite.port), str(secret))
+        self.jars, self.folder, self.options = fetch_jars(), folder, options
+        self.number = 0
+        self._random = Random(1)
+
+    def freeze(self) -> BatchJob:
+        """Drain the files of the next batch and freeze it."""
+        self.number += 1
+        self.drained.files, self.drained.events = [], []
+        each = self.options.events // self.options.files
+        for file in range(self.options.files):
+            self.drained.slot(str(file), (self.number - 1) * each, each, self._body)
+        return self.drained.freeze(self.number)
+
+    def start(self, job: BatchJob) -> subprocess.Popen[str]:
+        """Start the driver of a job."""
+        options = f"-Djdk.net.hosts.file={self.folder / 'hosts'} {self.options.java}"
+        conf = {"spark.driver.extraJavaOptions": options, "spark.driver.memory": self.options.memory}
+        # Without the sizes that tests set: as the operator starts it.
+        return start_driver(self.jars, self.folder, job, JOB, conf=conf | {"spark.sql.shuffle.partitions": "8"})
+
+    def committed(self, process: subprocess.Popen[str]) -> None:
+        """Wait until the newest batch is committed.
+
+        Raises:
+            RuntimeError: The driver ended before.
+        """
+
+        def look() -> bool:
+            done = self.drained.commit(self.number) is not None
+            if not done and process.poll() is not None:
+                raise RuntimeError(f"the driver ended: {process.stdout.read() if process.stdout else ''}")
+            return done
+
+        wait_until(look, f"commit {self.number}", pause=0.02)
+
+    def _body(self, number: int) -> bytes:
+        return b'{"id": %d, "state": "running", "trace": "%s"}' % (number, self._random.randbytes(100).hex().encode())
+
+
+def alone(bench: Bench) -> Taken:
+    """One batch in a driver of its own."""
+    job = bench.freeze()
+    began = time.monotonic()
+    before = os.times()
+    process = bench.start(job)
+    bench.committed(process)
+    seconds = time.monotonic() - began
+    process.communicate()
+    after = os.times()
+    # Children that have ended and were waited for: spark-submit, which waits for its own.
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return Taken(seconds, cpu)
+
+
+def resident(bench: Bench, count: int, show: Callable[[int, Taken, Driver], None]) -> None:
+    """Batches in one driver; `show` gets each, with the processes of the driver."""
+    limits = KeepAlive(seconds=600, max_batches=count, max_bytes=2**40)
+    job = bench.freeze()
+    began = time.monotonic()
+    process = bench.start(job.model_copy(update={"keep_alive": limits}))
+    try:
+        driver, cpu = Driver(process), 0.0
+        for number in range(1, count + 1):
+            if number > 1:
+                job = bench.freeze()
+                began = time.monotonic()
+            bench.committed(process)
+            seconds = time.monotonic() - began
+            if number < count:
+                time.sleep(SETTLE_SECONDS)
+                now = driver.cpu
+                show(number, Taken(seconds, now - cpu), driver)
+                cpu = driver.cpu
+        process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"the driver ended with {process.returncode}")
+    finally:
+        kill(process)
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--batches", type=int, default=20, help="in the resident driver")
+    parser.add_argument("--alone", type=int, default=2, help="batches with a driver each")
+    parser.add_argument("--events", type=int, default=20_000, help="in a batch")
+    parser.add_argument("--files", type=int, default=8, help="in a batch")
+    parser.add_argument("--every", type=int, help="print every so many batches; default: 50, or 1 for up to 50 batches")
+    parser.add_argument("--java", default="", help=f"options of the JVM, such as '{QUICK}'")
+    parser.add_argument("--memory", default="1g", help="maximum heap of the JVM")
+    options = parser.parse_args()
+    every = options.every or (1 if options.batches <= 50 else 50)
+    print(f"{options.events:,} events in {options.files} files; JVM options: {options.java or 'none'}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        azurite = AzuriteProcess(folder / "azurite.log")
+        azurite.start()
+        try:
+            with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
+                bench = Bench(azurite, service, folder, options)
+                for number in range(options.alone):
+                    taken = alone(bench)
+                    print(f"own driver, batch {number + 1}: {taken.seconds:.1f} s, {taken.cpu:.1f} CPU s", flush=True)
+                run_resident(bench, options.batches, every)
+        finally:
+            azurite.close()
+    return 0
+
+
+def run_resident(bench: Bench, batches: int, every: int) -> None:
+    """Print a row for every so many batches: means of their seconds, and the memory after them."""
+    recent: list[Taken] = []
+    print("resident  seconds  (worst)  CPU s   RSS MiB: Java  Python   live heap MiB   threads")
+
+    def show(number: int, taken: Taken, driver: Driver) -> None:
+        recent.append(taken)
+        if number != 1 and number % every:
+            return
+        mean, worst = sum(one.seconds for one in recent) / len(recent), max(one.seconds for one in recent)
+        cpu = sum(one.cpu for one in recent) / len(recent)
+        print(
+            f"{number:>8}{mean:>9.2f}{worst:>9.2f}{cpu:>7.2f}{resident_mib(driver.java):>16.0f}"
+            f"{resident_mib(driver.python):>8.0f}{driver.live_heap():>16.1f}{driver.threads:>10}",
+            flush=True,
+        )
+        recent.clear()
+
+    resident(bench, batches, show)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""A resident driver against real storage: batch after batch in one process, its ends, and what follows a failure."""
+
+import os
+import signal
+from pathlib import Path
+
+from azure.storage.blob import ContainerClient
+from deltalake import DeltaTable
+
+from eventconsumer_api.batch import BatchCommit, BatchJob, KeepAlive, attempt_name, commit_name
+from tests.integration.spark.conftest import Driver, Launch
+from tests.integration.spark.drained import PREFIX, DrainedBatch
+from tests.integration.spark.drivers import ROOT
+from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
+from tests.support.waiting import HANG_SECONDS, wait_until
+
+PROGRAMS, SHIPPED = Path(__file__).with_name("programs.py"), ROOT / "spark/src/eventconsumer_spark/job.py"
+LIMITS = KeepAlive(seconds=600, max_bytes=1024**2)
+
+
+def freeze(drained: DrainedBatch, number: int, events: int = 10) -> BatchJob:
+    """Drain and freeze a batch; the job stays for the next ones."""
+    drained.files.clear()
+    drained.slot("0", 1000 * number, events)
+    return drained.freeze(number).model_copy(update={"keep_alive": LIMITS})
+
+
+def committed(drained: DrainedBatch, number: int) -> BatchCommit:
+    """The commit of a batch, when there is one."""
+    return BatchCommit.model_validate_json(wait_until(lambda: drained.commit(number), f"commit {number}"))
+
+
+def released(container: ContainerClient, number: int) -> bool:
+    """Whether nobody holds the claim of a batch."""
+    return str(container.get_blob_client(attempt_name(PREFIX, number)).get_blob_properties().lease.state) == "available"
+
+
+def table(job: BatchJob, azurite: AzuriteProcess) -> list[int]:
+    """Sequence numbers in the table, read without Spark."""
+    options = {"allow_http": "true", "azure_endpoint": azurite.url, "account_name": ACCOUNT, "account_key": KEY}
+    found = DeltaTable(f"az://{job.sink.container}-out/results", storage_options=options).to_pyarrow_table()
+    return sorted(found["sequence_number"].to_pylist())
+
+
+def numbers(*batches: int) -> list[int]:
+    """The sequence numbers of batches of 10 events."""
+    return [1000 * batch + number for batch in batches for number in range(10)]
+
+
+def test_one_driver_commits_batch_after_batch_until_it_is_told_to_end(
+    drained: DrainedBatch, launch: Launch, azurite: AzuriteProcess
+) -> None:
+    job = freeze(drained, 1)
+    freeze(drained, 2)
+    driver = launch(job, SHIPPED)
+    committed(drained, 2)
+    wait_until(lambda: released(drained.container, 2), "the driver waits for batch 3")
+    freeze(drained, 3)
+    last = committed(drained, 3)
+    assert (last.application, last.output_version, last.totals.rows_written) == (job.application, 2, 30)
+    assert last.attempt.startswith("1-")
+    assert table(job, azurite) == numbers(1, 2, 3)
+    wait_until(lambda: released(drained.container, 3), "the driver waits for batch 4")
+    os.killpg(driver.pid, signal.SIGTERM)
+    output, _ = driver.communicate(timeout=HANG_SECONDS)
+    assert driver.returncode == 128 + signal.SIGTERM, output
+    assert "ended by SIGTERM between two batches" in output
+    assert '"level": "error"' not in output
+
+
+def test_batch_finds_nothing_of_the_one_before_and_its_failure_ends_the_driver(
+    drained: DrainedBatch, driver: Driver
+) -> None:
+    job = freeze(drained, 1)
+    freeze(drained, 2)
+    freeze(drained, 3)
+    ended = driver(job, PROGRAMS, env={"WAY": "leave_traces"})
+    assert ended.returncode == 1, ended.stdout
+    assert committed(drained, 2).rows_written == 10, ended.stdout
+    assert "batch 3 cannot be priced" in ended.stdout
+    assert drained.commit(3) is None
+    assert released(drained.container, 3)
+
+
+def test_driver_killed_in_a_later_batch_loses_and_repeats_nothing(
+    drained: DrainedBatch, driver: Driver, azurite: AzuriteProcess
+) -> None:
+    job = freeze(drained, 1)
+    second = freeze(drained, 2)
+    ended = driver(job, PROGRAMS, env={"WAY": "kill_at_two"})
+    assert ended.returncode == -signal.SIGKILL, ended.stdout
+    assert drained.commit(2) is None
+    freeze(drained, 3)
+    freeze(drained, 4, events=20_000)
+    # As the operator starts it: the first attempt at batch 2. It leaves batch 4 to a driver with executors.
+    limits = LIMITS.model_copy(update={"max_bytes": 100_000})
+    ended = driver(second.model_copy(update={"keep_alive": limits}), PROGRAMS, env={"WAY": "append"})
+    assert ended.returncode == 0, ended.stdout
+    assert committed(drained, 3).totals.rows_written == 30
+    assert table(job, azurite) == numbers(1, 2, 3)
+    assert "the resident driver ends before batch 4: the files of the next batch have" in ended.stdout
+    assert not drained.container.get_blob_client(commit_name(PREFIX, 4)).exists()
