@@ -17,7 +17,7 @@ def batch(number: int, *, done: bool) -> Batch:
         resource=ResourceRef(namespace="shop", name="orders", uid="u"), totals=Totals(),
     )  # fmt: skip
     commit = BatchCommit(
-        number=number, committed_at=NOW, application="a", attempt="x", output="o", output_version=7, files=1,
+        number=number, committed_at=NOW, application="orders-0a1b2c3d-b1", attempt="x", output="o", output_version=7, files=1,
         rows_read=1234, rows_written=1234, seconds=12.34,
     )  # fmt: skip
     return Batch(manifest, commit if done else None)
@@ -29,5 +29,5 @@ def test_a_line_for_each_batch() -> None:
     lines = console.export_text().splitlines()
     (first,) = [line.replace("│", " ").split() for line in lines if " 1 " in line and "Age" in line and "done" in line]
     (second,) = [line.replace("│", " ").split() for line in lines if "running" in line]
-    assert first == ["1", "Age", "1", "1,234", "done", "1,234", "12.3", "7", "a"]
+    assert first == ["1", "Age", "1", "1,234", "done", "1,234", "12.3", "7", "b1"]
     assert second == ["2", "Age", "1", "1,234", "running"]

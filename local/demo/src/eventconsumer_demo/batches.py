@@ -1,5 +1,6 @@
 """The Spark batches of a consumer in storage: frozen, or committed with their results."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,12 @@ def read_batches(container: ContainerClient, prefix: str) -> list[Batch]:
     return found
 
 
+def _driver(application: str) -> str:
+    """The end of an application's name: the batch and the attempt for which it was started, such as b1 or b7-a2."""
+    found = re.search(r"-(b\d+(-a\d+)?)$", application)
+    return found[1] if found else application
+
+
 def table_of(batches: Sequence[Batch]) -> Table:
     """One line per batch."""
     table = Table(
@@ -42,7 +49,7 @@ def table_of(batches: Sequence[Batch]) -> Table:
                 f"{commit.rows_written:,}",
                 f"{commit.seconds:.1f}",
                 str(commit.output_version),
-                commit.application,
+                _driver(commit.application),
             )
             if commit
             else ()
