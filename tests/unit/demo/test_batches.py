@@ -17,8 +17,8 @@ def batch(number: int, *, done: bool) -> Batch:
         resource=ResourceRef(namespace="shop", name="orders", uid="u"), totals=Totals(),
     )  # fmt: skip
     commit = BatchCommit(
-        number=number, committed_at=NOW, application="orders-0a1b2c3d-b1", attempt="x", output="o", output_version=7, files=1,
-        rows_read=1234, rows_written=1234, seconds=12.34,
+        number=number, committed_at=NOW, application="orders-0a1b2c3d-b1", attempt="x", output="o", output_version=7,
+        files=1, rows_read=1234, rows_written=1234, seconds=12.34,
     )  # fmt: skip
     return Batch(manifest, commit if done else None)
 
