@@ -71,6 +71,19 @@ def test_a_batch_is_processed_by_a_driver_and_executors_of_their_own(shop: Spark
     assert "SharedKey" not in json.dumps(driver) and run.STORAGE_KEY not in json.dumps(driver)
 
 
+def test_a_resident_driver_processes_later_batches_and_ends_when_the_spec_has_none(shop: SparkShop) -> None:
+    shop.apply(keepAliveSeconds=600)
+    shop.publish()
+    driver = shop.running("driver")["metadata"]
+    shop.until_processed()
+    shop.publish()
+    spark = shop.until_processed()
+    application = driver["labels"]["sparkoperator.k8s.io/app-name"]
+    assert (spark["lastApplication"], spark["attempt"], spark["failures"]) == (application, 1, 0), spark
+    shop.apply()
+    shop.until(lambda: driver["name"] not in [pod["metadata"]["name"] for pod in shop.pods("driver")], "it is deleted")
+
+
 def test_a_driver_that_is_killed_is_followed_by_another_attempt(shop: SparkShop) -> None:
     shop.publish()
     metadata = shop.running("driver")["metadata"]

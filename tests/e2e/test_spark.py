@@ -176,6 +176,21 @@ def test_a_resident_driver_processes_later_batches_and_ends_when_it_is_killed_ou
 
 
 @pytest.mark.long
+def test_executors_of_a_resident_driver_end_while_it_waits_and_come_back(shop: SparkShop) -> None:
+    shop.apply(mode="Executors", keepAliveSeconds=600)
+    shop.publish()
+    driver = shop.running("driver")["metadata"]["name"]
+    shop.until_processed()
+    shop.until(lambda: not shop.pods("executor"), "all executors are gone")
+    shop.publish()
+    executor = shop.running("executor")["metadata"]
+    assert executor["ownerReferences"][0]["name"] == driver
+    spark = shop.until_processed()
+    assert (spark["attempt"], spark["mode"], spark["failures"]) == (1, "Executors", 0), spark
+    shop.apply()
+
+
+@pytest.mark.long
 def test_an_image_that_is_missing_is_told_and_healed_by_the_right_one(shop: SparkShop) -> None:
     upgrade(shop.demo, "--set", f"sparkImagePrefixes={{{MISSING_IMAGE}}}")
     shop.apply(application={"image": MISSING_IMAGE})
