@@ -52,15 +52,20 @@ class Driver:
         self.python = wait_until(self._child, "the program's process")
 
     def _child(self) -> int | None:
-        # A thread of Java starts it, in the same group. Java itself is named like this one until it begins.
-        group = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and self._owns(path.name)]
-        named = [pid for pid in group if pid != self.java and "python" in Path(f"/proc/{pid}/comm").read_text()]
-        return named[0] if named else None
+        # A thread of Java starts it, in the same group. spark-submit runs other programs of Python and Java before.
+        pids = [path.name for path in Path("/proc").iterdir() if path.name.isdigit() and self._owns(path.name)]
+        named = (int(pid) for pid in pids if self._arguments(pid)[:2] == [sys.executable, str(JOB)])
+        return next(named, None)
 
     def _owns(self, pid: str) -> bool:
         with contextlib.suppress(ProcessLookupError):
             return os.getpgid(int(pid)) == self.java
         return False
+
+    def _arguments(self, pid: str) -> list[str]:
+        with contextlib.suppress(FileNotFoundError):
+            return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        return []
 
     @property
     def cpu(self) -> float:

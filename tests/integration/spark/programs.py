@@ -49,7 +49,7 @@ def kill_at_two(batch: Batch) -> WriteResult:
 
 
 def leave_traces(batch: Batch) -> int:
-    """Refuses a session in which the batch before left something, leaves data, views and settings, and fails in batch 3."""
+    """Refuses a session with anything of the batch before, leaves data, views and settings, and fails in batch 3."""
     spark = batch.spark
     if batch.manifest.number == 3:
         raise ValueError("batch 3 cannot be priced")
