@@ -153,6 +153,7 @@ async def test_delta_rs_reads_each_event_once_and_skips_files_by_their_statistic
     report = committer.report
     assert report is not None
     assert (report.version, report.files, report.events, report.pending_files) == (1, 4, 14, 0)
+    assert report.oldest_pending_time is None
     root = _dumped(table.store, tmp_path)
     rows = _read(root).sort_by([("partition_id", "ascending"), ("sequence_number", "ascending")]).to_pylist()
     assert [(row["partition_id"], row["sequence_number"]) for row in rows] == [
@@ -361,6 +362,10 @@ async def test_a_table_that_needs_another_writer_is_not_written(action: dict[str
     assert named in caught.value.problem.message
     assert caught.value.problem.reason == "TableInvalid"
     assert not table.added()
+    report, slot = committer.report, await table.chain("0").at(0)
+    assert report is not None
+    assert slot is not None
+    assert (report.pending_files, report.pending_events, report.oldest_pending_time) == (1, 2, slot.committed_at)
 
 
 async def test_a_log_with_a_hole_is_damaged_and_not_continued() -> None:
