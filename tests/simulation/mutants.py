@@ -87,6 +87,26 @@ MUTANTS: Mapping[str, Mutant] = {
         ),
         ZOMBIES | {"hold a version": 8, "optimize": 4},
     ),
+    "a checkpoint has the first position of each partition": Mutant(
+        (
+            Change(
+                "table/checkpoint_file.py",
+                'self.transactions[action["txn"]["appId"]] = {"txn": action["txn"]}',
+                'self.transactions.setdefault(action["txn"]["appId"], {"txn": action["txn"]})',
+            ),
+        ),
+    ),
+    "a version below a checkpoint counts as written": Mutant(
+        (Change("table/log.py", "if await self._is_passed(version):", "if False:"),), {"tidy table": 20, "optimize": 4}
+    ),
+    "versions are removed before the checkpoint is named": Mutant(
+        (Change("table/checkpoint.py", "version <= named and all(", "all("),),
+        {"alter table": 15, "optimize": 3, "upset": 3},
+    ),
+    "an older checkpoint is named as the last one": Mutant(
+        (Change("table/checkpoint.py", "    if named < version:", "    if True:"),),
+        ZOMBIES | {"upset": 3, "optimize": 8, "tidy table": 8},
+    ),
     "files are registered before the ones ahead of them": Mutant(
         (Change("table/committer.py", "tuple(waiting)[:left]", "tuple(waiting)[-1:]"),), {"cut": 2, "crash": 3}
     ),
