@@ -287,6 +287,7 @@ class Stream:
             versions = [blobs[self._log_blob(number, "json")].data for number in range(before + 1, last + 1)]
             content = b"".join(encode(previous, versions, Tally()))
             self._sink._write(self._log_blob(last, "checkpoint.parquet"), content, {})
+        if seen.named < last:
             self._sink._write(f"{self.prefix}/_delta_log/_last_checkpoint", json.dumps({"version": last}).encode(), {})
         for number in range(last - kept):
             for kind in ("json", "checkpoint.parquet"):

@@ -45,10 +45,10 @@ class TableSeen:
 
     def __init__(self, expect: Callable[[str, bool, str], None]) -> None:
         self.states: list[TableAt] = []  # by version
+        self.named = -1  # version in `_last_checkpoint`
         self._expect = expect
         self._versions: set[int] = set()  # that exist
         self._checkpoints: set[int] = set()  # that exist
-        self._named = -1  # by `_last_checkpoint`
 
     @property
     def newest_checkpoint(self) -> int:
@@ -96,10 +96,10 @@ class TableSeen:
 
     def _name(self, blob: Version, what: str) -> None:
         named = json.loads(blob.data or b"{}")["version"]
-        self._expect("T3", self._named < named and named in self._checkpoints, f"{what}: {named} after {self._named}")
-        self._named = named
+        self._expect("T3", self.named < named and named in self._checkpoints, f"{what}: {named} after {self.named}")
+        self.named = named
 
     def _gone(self, number: int, kept: set[int], what: str) -> None:
-        covered = any(number < checkpoint <= self._named for checkpoint in self._checkpoints)
-        self._expect("T3", covered, f"{what}: removed, but {self._named} is the last checkpoint")
+        covered = any(number < checkpoint <= self.named for checkpoint in self._checkpoints)
+        self._expect("T3", covered, f"{what}: removed, but {self.named} is the last checkpoint")
         kept.discard(number)
