@@ -7,10 +7,14 @@ most of the time.
 
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
-from tests.bench.drainers import Drainer, Roll, Way, drainer
+from azure.storage.blob import ContainerClient
+
+from tests.bench.drainers import Roll, Way, drainer
 from tests.bench.hubs import await_readers, body
 from tests.bench.machine import servers_at
 from tests.bench.options import Options
@@ -29,21 +33,65 @@ def rows(options: Options) -> list[Row]:
     found = {}
     with TemporaryDirectory() as name, servers_at(Path(name)) as servers:
         for way in (Way.OURS, Way.SDK):
-            seconds = measure(way, Path(name), servers, QUICK_EVENTS if options.quick else EVENTS)
-            cuts = statistics.quantiles(seconds, n=100)
+            count = QUICK_EVENTS if options.quick else EVENTS
+            followed = follow(way, Path(name), servers, count, InFiles)
+            cuts = statistics.quantiles(followed.seconds.values(), n=100)
             found[way] = (cuts[49], cuts[98])
             options.say(f"latency of {way}: median {cuts[49]:.2f} s, 99th percentile {cuts[98]:.2f} s")
     pairs = zip(("p50", "p99"), found[Way.OURS], found[Way.SDK], strict=True)
     return [Row(f"latency_{name}", "seconds", ours, peer) for name, ours, peer in pairs]
 
 
-def measure(way: Way, scratch: Path, servers: tuple[EmulatorProcess, AzuriteProcess], count: int) -> list[float]:
-    """Seconds that each event took."""
+class InFiles:
+    """Which events are in files, and how long each took."""
+
+    def __init__(self, files: ContainerClient) -> None:
+        self.put: dict[tuple[str, int], float] = {}  # partition and sequence number -> when
+        self.seconds: dict[tuple[str, int], float] = {}
+        self.files = files
+        self._seen: set[str] = set()
+
+    def look(self) -> int:
+        """Look once, at most every `LOOK_SECONDS`; how many events have arrived."""
+        began = time.monotonic()
+        for blob in self.files.list_blobs(include=["metadata"]):
+            if "count" in blob.metadata and blob.name not in self._seen:
+                self._seen.add(blob.name)
+                self.arrived(self.seconds, blob.name, int(blob.metadata["count"]))
+        time.sleep(max(0.0, LOOK_SECONDS - (time.monotonic() - began)))
+        return len(self.seconds)
+
+    def arrived(self, seconds: dict[tuple[str, int], float], path: str, count: int) -> None:
+        """Note the events of a file."""
+        partition, first = where(path)
+        for number in range(first, first + count):
+            seconds[partition, number] = time.monotonic() - self.put[partition, number]
+
+
+Follower = TypeVar("Follower", bound=InFiles)
+
+
+def follow(
+    way: Way,
+    scratch: Path,
+    servers: tuple[EmulatorProcess, AzuriteProcess],
+    count: int,
+    observe: Callable[[ContainerClient], Follower],
+) -> Follower:
+    """Publish events one by one, and look for them until all have arrived.
+
+    Args:
+        way: Who drains.
+        scratch: A folder.
+        servers: Hub and storage.
+        count: Number of events.
+        observe: Makes the observer of a container.
+    """
     emulator, hub = servers[0], f"latency-{way.name.lower()}"
     emulator.admin.create_hub(hub, partitions=PARTITIONS)
     with drainer(way, scratch, servers, hub, Roll(most_seconds=1)) as running:
         await_readers(emulator, hub, PARTITIONS)
-        followed = Followed(running)
+        followed = observe(running.files)
         due = time.monotonic()
         for number in range(count):
             partition = str(number % PARTITIONS)
@@ -52,30 +100,8 @@ def measure(way: Way, scratch: Path, servers: tuple[EmulatorProcess, AzuriteProc
             due += EVERY_SECONDS
             while time.monotonic() < due:
                 followed.look()
-        running.wait(lambda: followed.look() == count, f"{count} events are in files")
-        return list(followed.seconds.values())
-
-
-class Followed:
-    """Which events are in files, and how long each took."""
-
-    def __init__(self, running: Drainer) -> None:
-        self.put: dict[tuple[str, int], float] = {}  # partition and sequence number -> when
-        self.seconds: dict[tuple[str, int], float] = {}
-        self._running = running
-        self._seen: set[str] = set()
-
-    def look(self) -> int:
-        """Look once; how many events are in files."""
-        began = time.monotonic()
-        for blob in self._running.files.list_blobs(include=["metadata"]):
-            if "count" in blob.metadata and blob.name not in self._seen:
-                self._seen.add(blob.name)
-                partition, first = where(blob.name)
-                for number in range(first, first + int(blob.metadata["count"])):
-                    self.seconds[partition, number] = time.monotonic() - self.put[partition, number]
-        time.sleep(max(0.0, LOOK_SECONDS - (time.monotonic() - began)))
-        return len(self.seconds)
+        running.wait(lambda: followed.look() == count, f"{count} events have arrived")
+        return followed
 
 
 def where(path: str) -> tuple[str, int]:

@@ -8,67 +8,43 @@ backlog is drained with a table and without one, in turn; the CPU time of the ho
 import argparse
 import json
 import statistics
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from azure.core.exceptions import ResourceNotFoundError
+from azure.storage.blob import ContainerClient
 
 from tests.bench.drain import drain
-from tests.bench.drainers import Drainer, Roll, Way, drainer
-from tests.bench.hubs import await_readers, body, fill
-from tests.bench.latency import EVERY_SECONDS, LOOK_SECONDS, PARTITIONS, Followed, where
+from tests.bench.drainers import Way
+from tests.bench.hubs import fill
+from tests.bench.latency import LOOK_SECONDS, PARTITIONS, InFiles, follow
 from tests.bench.machine import servers_at
 from tests.bench.options import Options
-from tests.support.azurite import AzuriteProcess
-from tests.support.servers import EmulatorProcess
 
 PREFIX = "shop/orders"
 
 
-class Registered(Followed):
+class InTable(InFiles):
     """Which events are in the table, and how long each took; beside it, the files."""
 
-    def __init__(self, running: Drainer) -> None:
-        super().__init__(running)
+    def __init__(self, files: ContainerClient) -> None:
+        super().__init__(files)
         self.table: dict[tuple[str, int], float] = {}
         self._version = 0
 
     def look(self) -> int:
-        """Look once; how many events are in the table."""
+        """Look once, at most every `LOOK_SECONDS`; how many events are in the table."""
         try:
-            name = f"{PREFIX}/_delta_log/{self._version:020d}.json"
-            version = self._running.files.download_blob(name).readall()
+            version = self.files.download_blob(f"{PREFIX}/_delta_log/{self._version:020d}.json").readall()
         except ResourceNotFoundError:
             version = b""
         else:
             self._version += 1
         for action in map(json.loads, version.splitlines()):
             if "add" in action:
-                partition, first = where(action["add"]["path"])
-                for number in range(first, first + json.loads(action["add"]["stats"])["numRecords"]):
-                    self.table[partition, number] = time.monotonic() - self.put[partition, number]
+                self.arrived(self.table, action["add"]["path"], json.loads(action["add"]["stats"])["numRecords"])
         super().look()
         return len(self.table)
-
-
-def latency(scratch: Path, servers: tuple[EmulatorProcess, AzuriteProcess], count: int) -> Registered:
-    """Follow events one by one."""
-    emulator, hub = servers[0], "table-latency"
-    emulator.admin.create_hub(hub, partitions=PARTITIONS)
-    with drainer(Way.OURS_TABLE, scratch, servers, hub, Roll(most_seconds=1)) as running:
-        await_readers(emulator, hub, PARTITIONS)
-        followed = Registered(running)
-        due = time.monotonic()
-        for number in range(count):
-            partition = str(number % PARTITIONS)
-            put = time.monotonic()
-            followed.put[partition, emulator.admin.put_event(hub, partition, body(1000, number))] = put
-            due += EVERY_SECONDS
-            while time.monotonic() < due:
-                followed.look()
-        running.wait(lambda: followed.look() == count, f"{count} events are in the table")
-    return followed
 
 
 def main() -> None:
@@ -79,7 +55,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="drains of each kind [3]")
     options = parser.parse_args()
     with TemporaryDirectory() as name, servers_at(Path(name)) as servers:
-        followed = latency(Path(name), servers, options.events)
+        followed = follow(Way.OURS_TABLE, Path(name), servers, options.events, InTable)
         for label, seconds in (("in a file", followed.seconds), ("in the table", followed.table)):
             cuts = statistics.quantiles(seconds.values(), n=100)
             print(f"from enqueued to {label}: p50 {cuts[49]:.2f} s, p99 {cuts[98]:.2f} s, {len(seconds)} events")

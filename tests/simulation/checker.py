@@ -22,6 +22,8 @@ numbers. Each change is judged at the moment it is made, so a violation that a l
     S9 segments come one after the other; each is ended in all its partitions, for good, before the next one begins
     T1 the versions of the table follow each other; each registers files as they are, from where the table ended
     T2 in the end all files are registered
+    T3 a checkpoint is the state of the table at its version; `_last_checkpoint` never falls, and nothing is removed
+       that a reader needs who begins with the checkpoint that it names
     F2 a chain has events of its own hub only, and none from both sides of a break: where the hub's last events vanished
        and it used their numbers again, an event from before is never followed by one from after
 """
@@ -36,6 +38,7 @@ from typing import Any
 
 from tests.simulation.history import Event, History
 from tests.simulation.network import Node
+from tests.simulation.tableseen import TableSeen
 from tests.support.fakes.blobs import Version
 
 CHAIN, LEADER = "/_chain.json", "/_leader"
@@ -43,7 +46,7 @@ IDENTITY = "~identity.json"
 SLOT = re.compile(r"\w+/inc=(\w+)/partition=(\w+)/from=(\d{20})\.\w+")
 GENESIS = re.compile(r"\w+/_genesis/(\w+)/(\w+)\.json")
 RECORD = re.compile(r"\w+/_(batches|commits)/(\d+)\.json")
-VERSION = re.compile(r"\w+/_delta_log/(\d{20})\.json")
+TABLE = "/_delta_log/"
 COVERED = re.compile(r"eventconsumer/([\w-]+)/(\w+)/(\w+)")
 SEGMENT = re.compile(r"\w+/_segments/\d+\.json")
 TOMBSTONE, SEALED = "tombstone", "sealed"
@@ -101,7 +104,7 @@ class Checker:
         self._history = history
         self.chain = ""  # identity
         self.holder = ""  # uid of the resource that drains, by the chain's record
-        self._versions = 0  # of the table
+        self.table = TableSeen(self.expect)
         self._covered: dict[tuple[str, str], int] = {}  # chain -> the last number that the table covers
         self._buried: set[str] = set()  # files that were pruned
         self._starts: dict[str, int] = {}  # partition -> where it starts in the newest segment, but for the first
@@ -138,8 +141,9 @@ class Checker:
             right = self.holder in {"", uid} or self._claims[author]
             self.expect("I3", right, f"{author} took the chain over from {self.holder} without leading")
             self.chain, self.holder = record["chain"], uid
-        elif match := VERSION.fullmatch(version.name):
-            self._version(int(match[1]), version, author)
+        elif TABLE in version.name:
+            if actions := self.table.changed(version, author):
+                self._registered(version, actions, author)
         elif SEGMENT.fullmatch(version.name):
             known = self._records.setdefault(version.name, version.data or b"")
             self.expect("S1", known == version.data, f"{version.name} was written again by {author}")
@@ -283,11 +287,8 @@ class Checker:
                 where = f"partition {partition}: event {event.body}, number {event.number}"
                 self.expect("S4", bool(event.file) or excused, f"{where}, is in no file")
 
-    def _version(self, number: int, version: Version, author: str) -> None:
-        what = f"version {number} of the table by {author}"
-        self.expect("T1", number == self._versions, f"{what} behind {self._versions} versions")
-        self._versions = number + 1
-        actions = [json.loads(line) for line in (version.data or b"").splitlines()]
+    def _registered(self, version: Version, actions: list[dict[str, Any]], author: str) -> None:
+        what = f"{version.name} by {author}"
         root = version.name.partition("/")[0]
         added = [f"{root}/{a['add']['path']}" for a in actions if a.get("add", {}).get("dataChange")]
         facts = {f"{root}/{a['add']['path']}": a["add"] for a in actions if "add" in a}

@@ -47,6 +47,7 @@ from tests.simulation.stream import Stream
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 
 RETRY_SECONDS = 4.0
+CHECKPOINT_VERSIONS = 3  # of the table, between two checkpoints
 
 log = structlog.get_logger(__name__)
 
@@ -184,7 +185,8 @@ class SimHost:
         chain = chains_of(config, info, segments[-1], sink)
         store = lease_store(config, info, self._leases, self.machine.time)
         manager = self.manager = PartitionManager(work, store, chain, self.news)
-        leader = Leader(work, blobs=sink, eras=partial(eras_of, config, info, segments, sink), partitions=manager)
+        eras = partial(eras_of, config, info, segments, sink)
+        leader = Leader(work, blobs=sink, eras=eras, partitions=manager, checkpoint_versions=CHECKPOINT_VERSIONS)
         record = lease_record(config, info, identity, sink.account, self._times.now())
         restore = partial(restore_lease_record, self._leases, store.folder, record)
         clock = self.machine.time

@@ -87,6 +87,22 @@ MUTANTS: Mapping[str, Mutant] = {
         ),
         ZOMBIES | {"hold a version": 8, "optimize": 4},
     ),
+    "a checkpoint has the first position of each partition": Mutant(
+        (
+            Change(
+                "table/checkpoint_file.py",
+                'self.transactions[found["appId"]] = {"txn": found}',
+                'self.transactions.setdefault(found["appId"], {"txn": found})',
+            ),
+        ),
+    ),
+    "a version below a checkpoint counts as written": Mutant(
+        (Change("table/log.py", "if await self._is_passed(version):", "if False:"),), {"tidy table": 20, "optimize": 4}
+    ),
+    "an older checkpoint is named as the last one": Mutant(
+        (Change("table/checkpoint.py", "    if named < version:", "    if True:"),),
+        ZOMBIES | {"upset": 3, "optimize": 8, "tidy table": 8},
+    ),
     "files are registered before the ones ahead of them": Mutant(
         (Change("table/committer.py", "tuple(waiting)[:left]", "tuple(waiting)[-1:]"),), {"cut": 2, "crash": 3}
     ),

@@ -33,6 +33,8 @@ TARGETS = (
     ("describe", ""),
     ("partition", ""),
     ("", ""),
+    ("put", ".checkpoint.parquet"),
+    ("put", "_last_checkpoint"),
 )
 CONSUMER = 1
 HOST, PARTITION = 2 * HOSTS - 1, 2 * MOST_PARTITIONS - 1  # of two consumers
@@ -76,6 +78,8 @@ RULES: Mapping[str, Rule] = {
     "hold a file": Rule(4, (), lambda w: w.upset(3, "put", "from=")),
     "hold a version": Rule(1, (), lambda w: w.upset(3, "put", "_delta_log")),
     "optimize": Rule(1, (CONSUMER, 4), lambda w, c, n: w.consumer(c).stream.optimize(n)),
+    "alter table": Rule(0.7, (CONSUMER, 2), lambda w, c, n: w.consumer(c).stream.alter_table(n)),
+    "tidy table": Rule(0.7, (CONSUMER, 3), lambda w, c, n: w.consumer(c).stream.tidy_table(n)),
     "release": Rule(4, (), lambda w: w.network.release()),
     "operator": Rule(2, (CONSUMER, HOSTS), lambda w, c, n: w.consumer(c).operator(n)),
     "tell wrongly": Rule(2, (2 * HOSTS + 1, HOSTS + 1, 15, 15), World.tell_wrongly),

@@ -12,6 +12,7 @@ from typing import Any
 
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_processor.table.checkpoint_file import Tally, encode
 from tests.simulation.checker import SLOT, ChainSeen, Checker
 from tests.simulation.history import History
 from tests.simulation.tampering import LeaseBlobs, OwnershipBlobs, Tampering, now
@@ -20,6 +21,7 @@ from tests.support.fakes.hub import FakeHub, FakeSource
 from tests.unit.processor.chains import tombstone
 
 MOST_PARTITIONS = 6
+RETENTIONS = ("interval 0 seconds", "interval 20 seconds", "interval 1 days")  # of old versions of the table
 
 
 class NamedHub(FakeHub):
@@ -253,21 +255,53 @@ class Stream:
                 end = chains[partition].next - 1 if partition in chains else 1 << 62
                 self.tampering.repair(partition, end, seen.last)
 
+    # --- what others do to the table ---
+
     def optimize(self, rounds: int) -> None:
         """Another program replaces files of the table by one of its own, in the next version."""
-        folder = f"{self.prefix}/_delta_log/"
-        names = sorted(name for name in self._sink.blobs if name.startswith(folder))
-        actions = [json.loads(line) for name in names for line in self._sink.blobs[name].data.splitlines()]
-        if not actions:
+        if seen := self.checker.table.states:
+            chosen = sorted(seen[-1].files)[: rounds + 1]
+            removed = {"deletionTimestamp": 1, "dataChange": False}
+            merged = {"path": f"part-{len(seen)}.parquet", "partitionValues": {}, "size": 1, "modificationTime": 1}
+            lines: list[dict[str, Any]] = [{"commitInfo": {"operation": "OPTIMIZE"}}]
+            lines += [{"remove": removed | {"path": path}} for path in chosen]
+            lines += [{"add": merged | {"dataChange": False}}] if chosen else []
+            self._next_version(lines)
+
+    def alter_table(self, retention: int) -> None:
+        """Another program says how long old versions are kept."""
+        if seen := self.checker.table.states:
+            changed = {"delta.logRetentionDuration": RETENTIONS[retention]}
+            metadata = dict(seen[-1].metadata)
+            self._next_version([{"metaData": metadata | {"configuration": metadata["configuration"] | changed}}])
+
+    def tidy_table(self, kept: int) -> None:
+        """Another program writes a checkpoint, and removes all but some of the versions before it."""
+        seen = self.checker.table
+        last = len(seen.states) - 1
+        if last < 0:
             return
-        removed = {action["remove"]["path"] for action in actions if "remove" in action}
-        added = [action["add"] for action in actions if "add" in action and action["add"]["path"] not in removed]
-        chosen = added[: rounds + 1]
-        merged = {"path": f"part-{len(names)}.parquet", "partitionValues": {}, "size": 1, "modificationTime": 1}
-        lines: list[dict[str, Any]] = [{"commitInfo": {"operation": "OPTIMIZE"}}]
-        lines += [{"remove": {"path": each["path"], "deletionTimestamp": 1, "dataChange": False}} for each in chosen]
-        lines += [{"add": merged | {"dataChange": False}}] if chosen else []
-        self._sink._write(f"{folder}{len(names):020d}.json", b"\n".join(json.dumps(o).encode() for o in lines), {})
+        blobs = self._sink.blobs
+        if last > (before := seen.newest_checkpoint):
+            previous = [blobs[self._log_blob(before, "checkpoint.parquet")].data] if before >= 0 else []
+            versions = [blobs[self._log_blob(number, "json")].data for number in range(before + 1, last + 1)]
+            content = b"".join(encode(previous, versions, Tally()))
+            self._sink._write(self._log_blob(last, "checkpoint.parquet"), content, {})
+        if seen.named < last:
+            self._sink._write(f"{self.prefix}/_delta_log/_last_checkpoint", json.dumps({"version": last}).encode(), {})
+        for number in range(last - kept):
+            for kind in ("json", "checkpoint.parquet"):
+                if (name := self._log_blob(number, kind)) in blobs:
+                    self._sink.delete(name)
+
+    def _next_version(self, actions: list[dict[str, Any]]) -> None:
+        name = self._log_blob(len(self.checker.table.states), "json")
+        self._sink._write(name, b"\n".join(json.dumps(action).encode() for action in actions), {})
+
+    def _log_blob(self, version: int, kind: str) -> str:
+        return f"{self.prefix}/_delta_log/{version:020d}.{kind}"
+
+    # --- how it is ---
 
     def parted(self) -> set[str]:
         """Partitions whose newest file ends with an event that vanished: they must not go on."""

@@ -29,7 +29,7 @@ from tests.simulation.checker import Violation
 from tests.simulation.consumer import HOSTS, LEASE_SECONDS, Consumer
 from tests.simulation.host import SimHost, Surroundings
 from tests.simulation.loop import SimLoop
-from tests.simulation.network import UPSETS, Network, Upset
+from tests.simulation.network import ANSWER_SECONDS, UPSETS, Network, Upset
 from tests.simulation.person import go_on
 from tests.simulation.stream import MOST_PARTITIONS, Stream
 from tests.simulation.tampering import Tampering
@@ -38,6 +38,7 @@ from tests.support.fakes.blobs import FakeBlobStore, Version
 HANDOVER_SECONDS = 45  # for which a partition that another program gave back is kept for it
 SCAN_SECONDS = LEASE_SECONDS / 6 * 1.2
 HIERARCHICAL = 0.25  # of the worlds: their account behaves as one with a hierarchical namespace may
+STOP_SECONDS = ANSWER_SECONDS["storage"] + 10  # a host may wait for an answer that it will not get
 KINDS = {"alone": 0.55, "beside": 0.2, "colliding": 0.1, "one chain": 0.15}
 
 
@@ -206,7 +207,7 @@ class World:
                 if host not in consumer.own():
                     host.stop()
         if any(all(host.stopping for host in consumer.alive()) for consumer in self.consumers):
-            self.run(15)
+            self.run(STOP_SECONDS)
             for consumer in self.consumers:
                 if all(host.stopping for host in consumer.alive()):
                     consumer.start(0)

@@ -30,6 +30,7 @@ from eventconsumer_cli.commands import (
     replay,
     status,
     suspend,
+    table,
     top,
 )
 from eventconsumer_cli.errors import EXIT_CODES, CliError, ExitCode
@@ -78,6 +79,7 @@ add(app, "top", top.top, panel=LOOK)
 add(app, "partitions", partitions.partitions, panel=LOOK)
 add(app, "hosts", hosts.hosts, panel=LOOK)
 add(app, "batches", batches.batches, panel=LOOK)
+add(app, "table", table.table, panel=LOOK)
 add(app, "logs", logs.logs, panel=LOOK)
 add(app, "suspend", suspend.suspend, panel=STEER)
 add(app, "resume", suspend.resume, panel=STEER)

@@ -114,6 +114,9 @@ class TableReport(ShownReport):
     events: Count = Field(description="Events in them.")
     pending_files: Count = Field(default=0, description="Files that are not registered yet, as far as they are known.")
     pending_events: Count = Field(default=0, description="Events in them.")
+    oldest_pending_time: AwareDatetime | None = Field(
+        default=None, description="Time of the commit of the oldest of them; absent: none waits."
+    )
     committed_at: AwareDatetime | None = Field(
         default=None, description="Last commit of the leading host; absent: none since it leads."
     )

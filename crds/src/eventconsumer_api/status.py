@@ -104,6 +104,9 @@ class TableStatus(ShownReport):
     events: Count = Field(default=0, description="Events in them.")
     pending_files: Count = Field(default=0, description="Committed files that are not registered yet.")
     pending_events: Count = Field(default=0, description="Events in them.")
+    oldest_pending_time: datetime | None = Field(
+        default=None, description="Time of the commit of the oldest of them. Absent: none waits."
+    )
     last_commit_time: datetime | None = Field(default=None, description="Time of the last commit to the table.")
 
 

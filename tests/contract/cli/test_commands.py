@@ -24,6 +24,7 @@ STATUS = {
     "hosts": {"desired": 1, "ready": 1},
     "partitions": {"total": 4, "owned": 4, "unowned": 0},
     "lag": {"events": 77, "seconds": 3},
+    "table": {"version": 5, "files": 8, "events": 900, "pendingFiles": 2, "pendingEvents": 30},
 }
 HOST: dict[str, Any] = {
     "apiVersion": "v1",
@@ -63,6 +64,8 @@ def test_status_as_a_viewer(cluster: Cluster, namespace: str, capsys: pytest.Cap
     said = capsys.readouterr().out
     # There is no kubelet, and a viewer may neither proxy nor forward: what the operator wrote is there all the same.
     assert "77 events in no file" in said and "neither pods/proxy (get) nor pods/portforward (create)" in said
+    assert main(["table", "--kubeconfig", config]) == 0
+    assert "30 events in 2 files" in (said := capsys.readouterr().out) and "pods/proxy" in said
     assert main(["status", "-A", "-o", "json", "--kubeconfig", config]) == 0
     assert {each["metadata"]["name"] for each in json.loads(capsys.readouterr().out)["items"]} == {"orders"}
 

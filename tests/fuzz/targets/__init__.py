@@ -10,6 +10,7 @@ from importlib import import_module
 MODULES = {
     "amqp": ("messages", "values", "connection", "websocket"),
     "storage": ("leases", "records"),
+    "tables": ("versions", "checkpoints"),
     "programs": ("documents", "reports", "lines", "credentials"),
 }
 """The targets of each module: only the module of a target is imported to run it."""

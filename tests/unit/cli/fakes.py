@@ -139,9 +139,17 @@ HEALTHY = [
 ]
 
 
+EFFECTIVE = {"replicas": 2, "image": "i", "sparkImage": "i", "sinkPrefix": "shop/orders", "configHash": "h"}
+
+
 def consumer(name: str = "orders", namespace: str = "shop", *, spark: bool = True, **status: Any) -> Manifest:
     """A consumer that does well, or what `status` says."""
-    spec: Manifest = {"eventHub": {"name": name}, "leaseStore": {}, "sink": {}}
+    spec: Manifest = {"eventHub": {"name": name}, "leaseStore": {}}
+    spec["sink"] = {
+        "container": "drained",
+        "authentication": {"connectionStringSecretRef": {"name": "orders-storage"}},
+        "table": {"maxSeconds": 10},
+    }
     said: Manifest = {
         "observedGeneration": 1,
         "conditions": HEALTHY,
@@ -150,7 +158,12 @@ def consumer(name: str = "orders", namespace: str = "shop", *, spark: bool = Tru
         "lag": {"events": 1234, "seconds": 12},
         "scaling": {"replicas": 2, "reason": "4 partitions / 2 for each host"},
         "drained": {"files": 20, "events": 1_000_000, "bytes": 12_300_000, "lastFileTime": THEN.isoformat()},
-    }
+        "table": {
+            "version": 7, "files": 19, "events": 950_000, "pendingFiles": 1, "pendingEvents": 50_000,
+            "oldestPendingTime": THEN.isoformat(), "lastCommitTime": THEN.isoformat(),
+        },
+        "effective": dict(EFFECTIVE),
+    }  # fmt: skip
     if spark:
         spec["spark"] = {"trigger": {"files": 20}}
         said["spark"] = {

@@ -45,6 +45,7 @@ def attacked() -> FakeCluster:
     conditions = [
         condition("Ready", "False", "HostsFailing", f"{ATTACK} failed"),
         condition("Stalled", "True", ATTACK, ATTACK),
+        condition("Draining", "False", "TableInvalid", ATTACK),
         condition("SparkHealthy", "False", "SparkFailing", ATTACK),
     ]
     spark = {
@@ -55,6 +56,7 @@ def attacked() -> FakeCluster:
     scaling = {"replicas": 2, "reason": ATTACK}
     found = consumer(conditions=conditions, replay=replay, scaling=scaling)
     found["status"]["spark"] |= spark
+    found["spec"]["sink"]["container"] = found["status"]["effective"]["sinkPrefix"] = ATTACK
     cluster.put(EVENT_CONSUMER, found)
     ended = {"exitCode": 1, "reason": ATTACK, "message": ATTACK, "finishedAt": "2026-01-01T00:00:00Z"}
     failing = [{"name": "host", "restartCount": 3, "image": "x", "lastState": {"terminated": ended},
@@ -83,6 +85,7 @@ COMMANDS: list[tuple[str, ...]] = [
     ("partitions", "orders"),
     ("hosts", "orders"),
     ("batches", "orders"),
+    ("table", "orders"),
     ("logs", "orders"),
 ]
 

@@ -1,16 +1,18 @@
-"""status, partitions, hosts, batches and top: what they show, and what they say where there is nothing to show."""
+"""status, partitions, hosts, batches, table and top: what they show, and what they say if there is nothing to show."""
+
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import yaml
 
 from eventconsumer_api import labels
-from eventconsumer_api.host_report import HostState, Problem
+from eventconsumer_api.host_report import HostState, Problem, TableReport
 from eventconsumer_cli.commands.hosts import ids
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD
-from tests.unit.cli.fakes import HEALTHY, FakeCluster, condition, consumer, fleet, pod, report, shop
+from tests.unit.cli.fakes import EFFECTIVE, HEALTHY, FakeCluster, condition, consumer, fleet, pod, report, shop
 from tests.unit.cli.running import Shell
 
-COMMANDS = ("status", "partitions", "hosts", "batches")
+COMMANDS = ("status", "partitions", "hosts", "batches", "table")
 
 
 def test_status_lists_consumers_of_one_namespace_or_of_all(shell: Shell) -> None:
@@ -155,6 +157,59 @@ def test_batches_of_a_consumer_without_spark(shell: Shell) -> None:
     assert seen.code == 3 and "has no spec.spark" in seen.err and "files orders -n shop" in seen.err
 
 
+def test_table_shows_location_lag_and_problem(shell: Shell) -> None:
+    cluster = shop()
+    seen = shell.run(cluster, "table", "orders")  # no leading host has read the log of the table: the status counts
+    assert seen.code == 0, seen.err
+    for text in (
+        "drained/shop/orders in the storage account of Secret orders-storage",
+        "19 with 950,000 events",
+        "50,000 events in 1 file, the oldest file is 2h old",
+        "every 10 s",
+    ):
+        assert text in seen.out
+    stopped = Problem(field="spec.sink.table", reason="TableInvalid", message="writer version 5: remove it")
+    leader = cluster.reports["orders-host-0"]
+    assert leader.fleet is not None
+    live = TableReport(
+        version=9, files=20, events=999_000, pending_files=2, pending_events=1100,
+        oldest_pending_time=datetime.now(UTC) - timedelta(seconds=90),
+    )  # fmt: skip
+    updates = {"fleet": leader.fleet.model_copy(update={"table": live}), "problems": (stopped,)}
+    cluster.reports["orders-host-0"] = leader.model_copy(update=updates)
+    seen = shell.run(cluster, "table", "orders")
+    for text in (
+        "20 with 999,000 events",
+        "1,100 events in 2 files, the oldest file is 1m30s old",
+        "TableInvalid: writer version 5: remove it",
+        "kubectl eventconsumer audit orders -n shop",
+    ):
+        assert text in seen.out
+    document = shell.run(cluster, "table", "-o", "json").json
+    assert document["location"] == {"container": "drained", "prefix": "shop/orders", "url": None}
+    assert 90 <= document["lag"].pop("seconds") < 100
+    assert document["lag"] == {"files": 2, "events": 1100}
+    assert (document["version"], document["maxSeconds"], document["problem"]) == (9, 10, "writer version 5: remove it")
+
+
+def test_table_without_an_answer_or_without_a_table(shell: Shell) -> None:
+    made = consumer(table=None, effective=None)
+    made["spec"]["sink"] |= {"storageAccountUrl": "https://shop.blob.core.windows.net/", "table": {}}
+    cluster = FakeCluster()
+    cluster.put(EVENT_CONSUMER, made)
+    seen = shell.run(cluster, "table", "orders")
+    assert seen.code == 0 and "no host has read the log" in seen.out and "lag" not in seen.out
+    made["status"] |= {"effective": EFFECTIVE, "conditions": [condition("Ready", "False", "TableInvalid", "damaged")]}
+    cluster.put(EVENT_CONSUMER, made)
+    seen = shell.run(cluster, "table")
+    for text in ("https://shop.blob.core.windows.net/drained/shop/orders\n", "TableInvalid: damaged"):
+        assert text in seen.out
+    del made["spec"]["sink"]["table"]
+    cluster.put(EVENT_CONSUMER, made)
+    seen = shell.run(cluster, "table", "orders")
+    assert seen.code == 3 and "has no spec.sink.table" in seen.err and "files orders -n shop" in seen.err
+
+
 def test_top_measures_over_an_interval(shell: Shell) -> None:
     cluster = shop()
     changed = {"orders-host-1": report("orders-host-1", "2", "3", events=100_000)}
@@ -187,7 +242,7 @@ def test_tables_fit_long_names_are_folded_and_nothing_is_cut(shell: Shell, comma
         seen = shell.run(cluster, command, *([] if command == "status" else ["orders"]), columns=80)
         assert seen.code == 0, seen.err
         assert max(map(len, seen.out.splitlines())) <= 80 and "…" not in seen.out
-        assert command in {"status", "batches"} or all(text in seen.out for text in shown)
+        assert command in {"status", "batches", "table"} or all(text in seen.out for text in shown)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

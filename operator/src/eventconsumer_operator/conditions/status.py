@@ -110,6 +110,7 @@ def _table(observed: Observed, plan: Plan | None) -> TableStatus | None:
         events=table.events,
         pending_files=table.pending_files,
         pending_events=table.pending_events,
+        oldest_pending_time=table.oldest_pending_time,
         last_commit_time=table.committed_at or (previous.last_commit_time if previous else None),
     )
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 from datetime import datetime
 
+from eventconsumer_processor import deltaprotocol
 from eventconsumer_processor.audit.model import Place
 from eventconsumer_processor.audit.tablelog import TableLog
 from eventconsumer_processor.audit.tablestate import Action, TableState, path_of
@@ -22,11 +23,6 @@ MOST = 1000  # files that one commit removes
 ATTEMPTS = 20  # other programs commit too
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 8.0
-_WRITER = 2  # version of the protocol; the one with table features is 7
-_FEATURES_WRITER = 7
-# Features that a commit of `remove` actions has to do nothing for. Source: "Valid Feature Names in Table Features" in
-# github.com/delta-io/delta/blob/master/PROTOCOL.md, and the sections of these features.
-_FEATURES = frozenset({"appendOnly", "deletionVectors", "invariants", "v2Checkpoint", "vacuumProtocolCheck"})
 
 Key = tuple[Place, int]
 """A file of the consumer: its partition and its start."""
@@ -34,16 +30,10 @@ Key = tuple[Place, int]
 
 def refusal(state: TableState) -> str:
     """PURE: why no file may be removed from the table; empty: files may be removed."""
-    protocol = state.protocol
-    if protocol.writer > _WRITER and protocol.writer != _FEATURES_WRITER:
+    if what := deltaprotocol.unsupported(state.protocol.writer, state.protocol.features):
         return (
-            f"the Delta table requires writer version {protocol.writer}, and prune supports {_WRITER}: delete old rows "
-            "with DELETE in Spark instead"
-        )
-    if unknown := sorted(protocol.features - _FEATURES):
-        return (
-            f"the Delta table has the feature {unknown[0]}, which prune does not support: delete old rows with DELETE "
-            "in Spark, or remove the feature with ALTER TABLE ... DROP FEATURE"
+            f"the Delta table has {what}, which prune does not support: delete old rows with DELETE in Spark, or "
+            "remove the feature with ALTER TABLE ... DROP FEATURE"
         )
     if state.configuration.get("delta.appendOnly", "").lower() == "true":
         return "the property delta.appendOnly of the Delta table is true: set it to false to delete old rows"

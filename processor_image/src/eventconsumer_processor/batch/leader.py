@@ -25,7 +25,7 @@ from eventconsumer_processor.identity.records import LEAD_SECONDS, is_displaced,
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.manager import PartitionManager
-from eventconsumer_processor.table.committer import Committer
+from eventconsumer_processor.table.committer import CHECKPOINT_VERSIONS, Committer
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.causes import with_cause
 from eventconsumer_storage.errors import Conflict, StorageError
@@ -47,6 +47,7 @@ class Leader:
         blobs: BlobStore,
         eras: Callable[[], Sequence[Era]],
         partitions: PartitionManager,
+        checkpoint_versions: int = CHECKPOINT_VERSIONS,
     ) -> None:
         self.fleet: FleetReport | None = None
         self._problems: list[Problem] = []
@@ -57,6 +58,7 @@ class Leader:
         self._prefix = deps.config.sink.prefix
         self._eras = eras
         self._partitions = partitions
+        self._checkpoint_versions = checkpoint_versions
         self._seconds = min(deps.config.leases.duration_seconds, LEAD_SECONDS)
         self._throttle = LogThrottle(deps.clock)
         self._forget()
@@ -146,7 +148,10 @@ class Leader:
 
     def _new_committer(self, check: Callable[[], None]) -> Committer:
         deps, prefix, segments = self._deps, self._prefix, segments_of(self._eras())
-        return Committer(self._blobs, prefix, deps.chain, segments, now=deps.now, offload=deps.offload, check=check)
+        return Committer(
+            self._blobs, prefix, deps.chain, segments, now=deps.now, offload=deps.offload, check=check,
+            checkpoint_versions=self._checkpoint_versions,
+        )  # fmt: skip
 
     async def register_rest(self) -> None:
         """Register the files that were written while this host stopped; if that fails, a later leader does it."""

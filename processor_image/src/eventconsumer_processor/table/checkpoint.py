@@ -5,6 +5,7 @@ written. Several hosts may write the same checkpoint: its content only depends o
 """
 
 import asyncio
+import contextlib
 import json
 from datetime import datetime
 from functools import partial
@@ -13,12 +14,11 @@ import structlog
 
 from eventconsumer_processor.sink.content import Content, upload
 from eventconsumer_processor.table.checkpoint_file import Tally, encode
-from eventconsumer_processor.table.delta import checkpoint_name
+from eventconsumer_processor.table.delta import LAST_CHECKPOINT, checkpoint_name
 from eventconsumer_processor.table.log import AT_A_TIME, CHECKPOINT_LIMIT, COMMIT_LIMIT, TableLog
 from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import Conflict, NotFound
 
-LAST_CHECKPOINT = "_last_checkpoint"
 REMOVED_AT_ONCE = 2000  # old blobs that are removed after one checkpoint
 
 log = structlog.get_logger(__name__)
@@ -55,22 +55,35 @@ async def write(log_of_table: TableLog, version: int) -> bool:
     except Conflict:  # another leader wrote it: with the same actions
         return True
     facts = {"version": version, "size": tally.actions, "sizeInBytes": content.size, "numOfAddFiles": tally.files}
-    await log_of_table.blobs.put(f"{log_of_table.folder}{LAST_CHECKPOINT}", json.dumps(facts).encode())
+    await _name(log_of_table, version, json.dumps(facts).encode())
     log.info("checkpoint of the table written", version=version, files=tally.files, bytes=content.size)
     return True
+
+
+async def _name(log_of_table: TableLog, version: int, facts: bytes) -> None:
+    """Name a checkpoint as the last one, unless a newer one is named: this host may have been paused."""
+    named, etag = await log_of_table.last_checkpoint()
+    if named < version:
+        with contextlib.suppress(Conflict, NotFound):  # another writer has named one
+            name = f"{log_of_table.folder}{LAST_CHECKPOINT}"
+            await log_of_table.blobs.put(name, facts, if_match=etag, if_absent=etag is None)
 
 
 async def remove_old_versions(log_of_table: TableLog, before: datetime) -> int:
     """Remove the versions that a checkpoint from before a time makes unnecessary; returns their number.
 
+    Only a checkpoint up to the one that `_last_checkpoint` names counts: readers may begin there, and writers learn
+    from it that a version below is free again.
+
     Raises:
         StorageError: A request failed.
     """
+    named, _ = await log_of_table.last_checkpoint()
     listing = await log_of_table.listing()
     old = [
         version
         for version, parts in listing.checkpoints.items()
-        if all(info.last_modified < before for _, info in parts)
+        if version <= named and all(info.last_modified < before for _, info in parts)
     ]
     if not old:
         return 0

@@ -175,16 +175,16 @@ class _Newer:
     files: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
     def apply(self, actions: Iterable[Mapping[str, Any]]) -> None:
-        """Add the actions of one version."""
+        """Add the actions of one version. A null is no action, as in `delta.TableState.after`."""
         for action in actions:
             for name in ("metaData", "protocol"):
-                if name in action:
-                    self.single[name] = {name: action[name]}
-            if "txn" in action:
-                self.transactions[action["txn"]["appId"]] = {"txn": action["txn"]}
+                if found := action.get(name):
+                    self.single[name] = {name: found}
+            if found := action.get("txn"):
+                self.transactions[found["appId"]] = {"txn": found}
             for name in _FILES:
-                if name in action:
-                    content = {**action[name], "dataChange": False}  # as Spark writes it: a checkpoint changes no data
+                if found := action.get(name):
+                    content = {**found, "dataChange": False}  # as Spark writes it: a checkpoint changes no data
                     self.files[_key(content["path"], content.get("deletionVector"))] = {name: content}
 
     def others(self) -> list[dict[str, Any]]:

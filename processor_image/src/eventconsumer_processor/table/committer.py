@@ -114,6 +114,7 @@ class Committer:
             events=self._total("events"),
             pending_files=len(waiting),
             pending_events=min(sum(slot.count for slot in waiting), COUNT_MAX),
+            oldest_pending_time=min((slot.committed_at for slot in waiting), default=None),
             committed_at=self._committed_at,
         )
 

@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from eventconsumer_processor import deltaprotocol
 from eventconsumer_processor.sink.slots import Slot
 
 LOG_FOLDER = "_delta_log"
+LAST_CHECKPOINT = "_last_checkpoint"
 _DIGITS = 20
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(
@@ -57,24 +59,6 @@ PROPERTIES: Mapping[str, str] = {
 }
 """Properties of a new table."""
 
-# Writer versions up to 4, and the features that concern neither new files nor their registration. Row tracking,
-# column mapping, identity columns and in-commit timestamps need more of each writer ("Writer Version Requirements").
-_WRITER_VERSION = 4
-_FEATURE_VERSION = 7
-_FEATURES = frozenset(
-    {
-        "appendOnly",
-        "invariants",
-        "checkConstraints",
-        "changeDataFeed",
-        "generatedColumns",
-        "deletionVectors",
-        "vacuumProtocolCheck",
-        "v2Checkpoint",
-        "allowColumnDefaults",
-    }
-)
-
 
 @dataclass(frozen=True, slots=True)
 class LogName:
@@ -101,6 +85,15 @@ def parse_name(name: str) -> LogName | None:
         part = (int(match["part"]), int(match["parts"])) if match["part"] else None
         return LogName(int(match[1]), True, part, match["suffix"] == "json")
     return None
+
+
+def parse_last_checkpoint(data: bytes) -> int:
+    """The version that `_last_checkpoint` names; -1: none. A damaged one names none: it is a hint for readers."""
+    try:
+        version = json.loads(data)["version"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return -1
+    return version if isinstance(version, int) and not isinstance(version, bool) else -1
 
 
 def commit_name(version: int) -> str:
@@ -168,12 +161,9 @@ class TableState:
         """The part of the table that a host must not write to, for a message; empty: none."""
         if self.protocol is None or self.metadata is None:
             return "a log without protocol and metaData"
-        version = self.protocol.get("minWriterVersion")
-        if version == _FEATURE_VERSION:
-            if unknown := sorted(set(self.protocol.get("writerFeatures") or ()) - _FEATURES):
-                return f"the table feature {', '.join(unknown)}"
-        elif not isinstance(version, int) or version > _WRITER_VERSION:
-            return f"writer version {version}"
+        features = self.protocol.get("writerFeatures") or ()
+        if reason := deltaprotocol.unsupported(self.protocol.get("minWriterVersion"), features):
+            return reason
         if self.metadata.get("partitionColumns"):
             return "partition columns"
         configuration = self.metadata.get("configuration") or {}

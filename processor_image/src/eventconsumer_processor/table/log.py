@@ -3,6 +3,9 @@
 A version is written only if no blob has its name. A put may be applied although its response was lost, and another
 writer may be faster (another host, or Spark). So after each failure the version is read: whoever wrote it, its actions
 are applied, and the caller decides from the new state what is left to do.
+
+Writers remove old versions, so a name below the newest checkpoint can be free again for a writer that has not read the
+log since. No reader applies a version that is written there. So after each put the last checkpoint is looked at.
 """
 
 import asyncio
@@ -14,11 +17,13 @@ from typing import Any
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
 from eventconsumer_processor.table.delta import (
+    LAST_CHECKPOINT,
     LOG_FOLDER,
     LogName,
     TableState,
     commit_name,
     parse_actions,
+    parse_last_checkpoint,
     parse_name,
 )
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
@@ -27,6 +32,7 @@ from eventconsumer_storage.errors import StorageError
 FIELD = "spec.sink.table"
 COMMIT_LIMIT = 64 * 1024**2  # bytes of a version; 100,000 files that OPTIMIZE replaces need about 40 MB
 CHECKPOINT_LIMIT = 256 * 1024**2  # bytes of a checkpoint; 1,000,000 files need about 100 MB
+LAST_CHECKPOINT_LIMIT = 1024**2  # bytes; Spark writes the columns of the checkpoint into it
 AT_A_TIME = 8  # requests
 ATTEMPTS = 3  # to read a log from which another host removes old versions
 
@@ -152,8 +158,30 @@ class TableLog:
             after = await self.follow(state)
             if after.version == state.version:
                 raise
-            return after
-        return self._after(state, version, list(parse_actions(content)))
+        else:
+            after = self._after(state, version, list(parse_actions(content)))
+        if await self._is_passed(version):
+            after, _ = await self.read()
+        return after
+
+    async def last_checkpoint(self) -> tuple[int, str | None]:
+        """The version of the checkpoint that `_last_checkpoint` names, -1: none; and the etag of this blob, if any.
+
+        Raises:
+            StorageError: The request failed.
+        """
+        blob = await self.blobs.read(f"{self.folder}{LAST_CHECKPOINT}", LAST_CHECKPOINT_LIMIT)
+        return (parse_last_checkpoint(blob.data), blob.info.etag) if blob else (-1, None)
+
+    async def _is_passed(self, version: int) -> bool:
+        """Whether there is a checkpoint of this version or a later one.
+
+        Writers name their checkpoint in `_last_checkpoint` before they remove the versions that it covers: hosts, see
+        `checkpoint`; Spark, where `doLogCleanup` comes last in `checkpointAndCleanUpDeltaLog` ("Checkpoints.scala" of
+        github.com/delta-io/delta); delta-rs, where `create_checkpoint` writes the blob and removes nothing.
+        """
+        named, _ = await self.last_checkpoint()
+        return (named if named >= 0 else (await self.listing()).newest_checkpoint) >= version
 
     async def _checkpoint(self, listing: Listing, version: int) -> TableState | None:
         """The state in a checkpoint; None if a part of it has vanished."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.conditions import ConditionType
-from eventconsumer_api.host_report import PartitionReport, Problem
+from eventconsumer_api.host_report import PartitionReport, Problem, TableReport
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus, SparkStatus
 from eventconsumer_operator.conditions.status import MESSAGE_LIMIT, make_status, same_but_numbers, wire
@@ -279,6 +279,23 @@ def test_silent_hosts_do_not_wipe_out_what_they_said() -> None:
     assert status.partitions == before.partitions
     assert status.hub == before.hub
     assert verdict(status, "Draining") == ("Unknown", "NoReport")
+
+
+def test_the_table_is_shown_as_its_last_report_shows_it() -> None:
+    spec = SCALED | {"sink": SCALED["sink"] | {"table": {"maxSeconds": 10}}}
+    table = TableReport(version=3, files=5, events=50, pending_files=2, pending_events=8, oldest_pending_time=NOW)
+    leader = fleet().model_copy(update={"table": table.model_copy(update={"committed_at": NOW})})
+    before = status_of(healthy(spec=spec, reports={"orders-host-0": report(fleet=leader)}))
+    shown = table.model_dump(exclude={"committed_at"}) | {"last_commit_time": NOW}
+    assert before.table is not None
+    assert before.table.model_dump() == shown
+    # Another host leads: it has committed nothing yet, and then it has not read the table's log yet.
+    for found, version in ((table.model_copy(update={"version": 4}), 4), (None, 3)):
+        leader = fleet().model_copy(update={"table": found})
+        after = status_of(healthy(spec=spec, status=before, reports={"orders-host-0": report(fleet=leader)}))
+        assert after.table is not None
+        assert after.table.model_dump() == shown | {"version": version}
+    assert status_of(healthy(status=before)).table is None
 
 
 def test_without_a_leader_ownership_is_what_the_hosts_say() -> None:

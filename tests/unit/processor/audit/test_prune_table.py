@@ -13,6 +13,7 @@ from eventconsumer_processor.audit.read import Subject
 from eventconsumer_processor.audit.tablelog import TableLog
 from eventconsumer_processor.audit.tableprune import ATTEMPTS, remove_files
 from eventconsumer_processor.errors import CommandError
+from eventconsumer_processor.table import delta
 from eventconsumer_storage.errors import StorageError
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.virtual import virtual
@@ -224,8 +225,8 @@ async def test_a_commit_of_another_program_is_read_before_the_next_attempt() -> 
 async def test_a_table_that_changes_its_protocol_is_not_written() -> None:
     made = await half()
     found = await planned(made)
-    rival(made, [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}}])
-    with pytest.raises(CommandError, match="the Delta table requires writer version 4, and prune supports 2"):
+    rival(made, [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 5}}])
+    with pytest.raises(CommandError, match="the Delta table has writer version 5, which prune does not support"):
         await carry_out(found, made.world.files, NOW)
     report = await made.world.audit()
     assert (report.exit_code, report.counts.get("Tombstones")) == (0, None), report.findings
@@ -259,11 +260,11 @@ async def test_a_version_that_is_free_again_below_a_checkpoint_removes_nothing()
 
 
 REFUSED: list[tuple[str, list[Action], str]] = [
-    ("an old protocol", [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 3}}], "requires writer version 3"),
+    ("an old protocol", [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 6}}], "has writer version 6"),
     (
         "a feature",
         [{"protocol": NEWER["protocol"] | {"writerFeatures": ["appendOnly", "rowTracking"]}}],
-        "has the feature rowTracking, which prune does not support",
+        "has the table feature rowTracking, which prune does not support",
     ),
     ("append only", [metadata(**{"delta.appendOnly": "true"})], "property delta.appendOnly of the Delta table is true"),
 ]
@@ -280,13 +281,42 @@ async def test_a_table_that_must_not_be_written_is_refused_with_the_remedy(actio
     assert not found.refused
 
 
+PROTOCOLS: list[tuple[str, Action, bool]] = [
+    *(
+        (f"writer version {version}", {"minReaderVersion": 1, "minWriterVersion": version}, version <= 4)
+        for version in range(1, 7)
+    ),
+    *(
+        (feature, NEWER["protocol"] | {"writerFeatures": ["deletionVectors", feature]}, accepted)
+        for feature, accepted in (("changeDataFeed", True), ("checkConstraints", True), ("identityColumns", False))
+    ),
+]
+
+
+@pytest.mark.parametrize(("protocol", "accepted"), table(PROTOCOLS))
+@virtual
+async def test_prune_removes_files_from_each_table_that_hosts_write(protocol: Action, accepted: bool) -> None:
+    made = Table(await sample())
+    await committed(made.world)
+    await made.begin()
+    await made.register(0, 10, position=19)
+    await made.commit({"protocol": protocol}, operation="UPGRADE PROTOCOL")
+    found = await planned(made)
+    assert bool(found.refusal) is not accepted, found.refusal
+    if accepted:
+        assert (await pruned(made)).files == found.in_table == 2
+        assert (await made.world.audit()).exit_code == 0
+    hosts = delta.TableState(0, {}, protocol, metadata()["metaData"])
+    assert bool(hosts.unsupported) is not accepted, hosts.unsupported
+
+
 @virtual
 async def test_a_table_that_has_none_of_the_files_may_have_any_protocol() -> None:
     made = Table(await sample())
     await made.begin()
     gone = [made.remove(start) for start in (0, 10)]
     await made.register(0, 10, position=19)
-    await made.commit(*gone, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}}, operation="DELETE")
+    await made.commit(*gone, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 5}}, operation="DELETE")
     assert (await pruned(made)).files == 2
     assert (await made.world.audit()).exit_code == 0
 

@@ -19,8 +19,10 @@ from deltalake import DeltaTable
 from eventconsumer_api.errors import Blocked
 from eventconsumer_processor.sink.parquet import SCHEMA
 from eventconsumer_processor.sink.slots import Chain, EnqueuedRange
+from eventconsumer_processor.table import checkpoint
 from eventconsumer_processor.table.committer import Committer, Segment
 from eventconsumer_processor.table.delta import COLUMNS
+from eventconsumer_processor.table.log import TableLog
 from eventconsumer_storage.errors import StorageError, Unavailable
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore, Fault
 from tests.unit.processor.chains import NOON, draft, tombstone
@@ -67,13 +69,10 @@ class Table:
         self.ends[partition] = start + events
 
     def committer(self, versions: int = 1000, **options: Any) -> Committer:
-        async def here(work: Callable[..., Any], *arguments: Any) -> Any:
-            return work(*arguments)
-
         segments = [Segment("era", self.chain)]
         now = lambda: EPOCH + timedelta(seconds=self.seconds)  # noqa: E731
         return Committer(
-            self.store, "p", "c1", segments, now=now, offload=here, checkpoint_versions=versions, **options
+            self.store, "p", "c1", segments, now=now, offload=_here, checkpoint_versions=versions, **options
         )
 
     def versions(self) -> list[list[dict[str, Any]]]:
@@ -109,6 +108,10 @@ class Table:
         name = f"{LOG}{len(self.versions()):020d}.json"
         assert name not in self.store.blobs
         self.store._write(name, b"\n".join(json.dumps(line).encode() for line in lines), None)
+
+
+async def _here(work: Callable[..., Any], *arguments: Any) -> Any:
+    return work(*arguments)
 
 
 def _rows(partition: str, numbers: range) -> bytes:
@@ -153,6 +156,7 @@ async def test_delta_rs_reads_each_event_once_and_skips_files_by_their_statistic
     report = committer.report
     assert report is not None
     assert (report.version, report.files, report.events, report.pending_files) == (1, 4, 14, 0)
+    assert report.oldest_pending_time is None
     root = _dumped(table.store, tmp_path)
     rows = _read(root).sort_by([("partition_id", "ascending"), ("sequence_number", "ascending")]).to_pylist()
     assert [(row["partition_id"], row["sequence_number"]) for row in rows] == [
@@ -361,6 +365,10 @@ async def test_a_table_that_needs_another_writer_is_not_written(action: dict[str
     assert named in caught.value.problem.message
     assert caught.value.problem.reason == "TableInvalid"
     assert not table.added()
+    report, slot = committer.report, await table.chain("0").at(0)
+    assert report is not None
+    assert slot is not None
+    assert (report.pending_files, report.pending_events, report.oldest_pending_time) == (1, 2, slot.committed_at)
 
 
 async def test_a_log_with_a_hole_is_damaged_and_not_continued() -> None:
@@ -382,6 +390,70 @@ async def test_a_lost_answer_is_found_in_the_log() -> None:
     await committer.advance(PARTITIONS)
     assert table.added() == table.files()
     assert len(table.versions()) == 2
+
+
+async def _tidied(table: Table) -> None:
+    """Another program writes versions and a checkpoint, and removes the versions before it."""
+    for _ in range(3):
+        _log_of(table, {"commitInfo": {"operation": "SET TBLPROPERTIES"}})
+    log = TableLog(table.store, "p", _here)
+    last = len(table.versions()) - 1
+    assert await checkpoint.write(log, last)
+    for version in range(last):
+        table.store.delete(f"{LOG}{version:020d}.json")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_version_that_is_free_again_below_a_checkpoint_registers_nothing(lost: bool, tmp_path: Path) -> None:
+    """A leading host without events does not read the log, and another program may remove versions after its view."""
+    table = Table()
+    await table.write("0", 2)
+    idle = table.committer()
+    await idle.advance(PARTITIONS)
+    await _tidied(table)
+    await table.write("0", 3)
+    if lost:
+        table.store.faults.append(Fault("put", applied=True))
+    await idle.advance(PARTITIONS)
+    await table.write("0", 1)
+    await idle.advance(PARTITIONS)
+    assert sorted(_read(_dumped(table.store, tmp_path))["sequence_number"].to_pylist()) == [*range(6)]
+
+
+async def test_versions_are_removed_only_if_the_last_checkpoint_is_named(tmp_path: Path) -> None:
+    """Its writer may be killed in between: readers that begin at the one before need the versions after that one."""
+    table = Table()
+    for _ in range(3):
+        await table.write("0", 2)
+        await table.committer().advance(PARTITIONS)
+    log = TableLog(table.store, "p", _here)
+    assert await checkpoint.write(log, 1)
+    named = table.store.blobs[f"{LOG}_last_checkpoint"].data
+    assert await checkpoint.write(log, 3)
+    table.store.blobs[f"{LOG}_last_checkpoint"].data = named
+    await checkpoint.remove_old_versions(log, EPOCH + timedelta(days=9))
+    assert {f"{LOG}{version:020d}.json" for version in (1, 2, 3)} <= set(table.store.blobs)
+    assert f"{LOG}{0:020d}.json" not in table.store.blobs
+
+
+async def test_an_older_checkpoint_does_not_replace_the_last_one() -> None:
+    """Its writer was paused, and another leading host went on."""
+    table = Table()
+    for _ in range(3):
+        await table.write("0", 2)
+        await table.committer().advance(PARTITIONS)
+    log = TableLog(table.store, "p", _here)
+    put = table.store.put
+
+    async def paused(name: str, data: bytes, **options: Any) -> str:
+        if "checkpoint" in name:
+            table.store.put = put  # type: ignore[method-assign]
+            assert await checkpoint.write(log, 3)
+        return await put(name, data, **options)
+
+    table.store.put = paused  # type: ignore[method-assign]
+    assert await checkpoint.write(log, 1)
+    assert json.loads(table.store.blobs[f"{LOG}_last_checkpoint"].data)["version"] == 3
 
 
 @pytest.mark.parametrize(
