@@ -43,7 +43,7 @@ from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo
 from tests.simulation.loop import Machine, SimLoop
 from tests.simulation.network import Network, Node, RemoteHub, RemoteStore
-from tests.simulation.stream import Stream
+from tests.simulation.stream import SKEW_SECONDS, Stream
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 
 RETRY_SECONDS = 4.0
@@ -140,7 +140,8 @@ class SimHost:
         self._hub: Any = RemoteHub(node, network, self._stream.hub)
         self._leases: Any = RemoteStore(node, network, self._around.leases)
         self._sink: Any = RemoteStore(node, network, self._around.sink)
-        self._times = Times(lambda: EPOCH + timedelta(seconds=self._around.loop.now), self.machine.time)
+        skew = Random(f"clock {self.owner}").uniform(-SKEW_SECONDS, SKEW_SECONDS)  # no host sets its clock
+        self._times = Times(lambda: EPOCH + timedelta(seconds=self._around.loop.now + skew), self.machine.time)
         while not self._stop.is_set():
             try:
                 info, segments, chain = await self._register()

@@ -35,7 +35,28 @@ def test_random_runs_violate_nothing() -> None:
         steps += outcome.steps
         kinds.add(outcome.kind)
     print(f"{steps} steps, {checks.total()} checks: {dict(sorted(checks.items()))}")
-    every = {"S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "F1", "F2", "T1", "T2", "I1", "I2", "I3", "L1", "L2", "L3"}
+    every = {
+        "S1",
+        "S2",
+        "S3",
+        "S4",
+        "S5",
+        "S6",
+        "S7",
+        "S8",
+        "F1",
+        "F2",
+        "W1",
+        "W2",
+        "T1",
+        "T2",
+        "I1",
+        "I2",
+        "I3",
+        "L1",
+        "L2",
+        "L3",
+    }
     assert every <= set(checks)
     assert kinds == set(KINDS)
 

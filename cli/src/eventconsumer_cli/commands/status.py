@@ -163,11 +163,11 @@ def _spark(look: Look) -> Iterator[tuple[str, str]]:
     parts = [f"{plural(pending.pending_files, 'file')} ({size(pending.pending_bytes)}) in no committed batch"]
     if spark.last_commit:
         parts.insert(0, f"batch {spark.last_commit.number} committed {age(spark.last_commit.time, look.now)} ago")
-    if found := look.committed:
-        parts.append(f"all events before {found.time:%Y-%m-%d %H:%M} UTC are in batches up to {found.batch}")
     if spark.quarantine:
         parts.append(f"{spark.quarantine.files} files and {spark.quarantine.rows} events excluded")
     yield "Spark", "; ".join(parts)
+    if found := look.committed:
+        yield "processed", f"all events before {found.time:%Y-%m-%d %H:%M} UTC are in batches up to {found.batch}"
 
 
 def _conditions(look: Look) -> Iterator[RenderableType]:
