@@ -78,6 +78,7 @@ class SimHost:
 
     def __init__(self, owner: str, config: HostConfig, around: Surroundings, stream: Stream, seed: int) -> None:
         rng = Random(seed)
+        self._skew = Random(f"clock {seed}").choice((-SKEW_SECONDS, 0.0, SKEW_SECONDS))  # of its wall clock
         self.owner = owner
         self.uid = config.resource.uid
         self.manager: PartitionManager | None = None
@@ -140,8 +141,7 @@ class SimHost:
         self._hub: Any = RemoteHub(node, network, self._stream.hub)
         self._leases: Any = RemoteStore(node, network, self._around.leases)
         self._sink: Any = RemoteStore(node, network, self._around.sink)
-        skew = Random(f"clock {self.owner}").uniform(-SKEW_SECONDS, SKEW_SECONDS)  # no host sets its clock
-        self._times = Times(lambda: EPOCH + timedelta(seconds=self._around.loop.now + skew), self.machine.time)
+        self._times = Times(lambda: EPOCH + timedelta(seconds=self._around.loop.now + self._skew), self.machine.time)
         while not self._stop.is_set():
             try:
                 info, segments, chain = await self._register()

@@ -229,7 +229,9 @@ class World:
         self.run(LEASE_SECONDS + 5)
         self.note("--- a person looks ---")
         config = theirs[0].config()
-        task = self.loop.create_task(go_on(config, stream.hub, self.leases, self.sink, lambda: self.loop.now))
+        task = self.loop.create_task(
+            go_on(config, stream.hub, self.leases, self.sink, lambda: self.loop.now, stream.history)
+        )
         while not task.done():
             self.run(0.1)
         self.note(f"--- {task.result()} ---")
