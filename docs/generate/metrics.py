@@ -16,6 +16,7 @@ from eventconsumer_api.host_report import (
     PartitionReport,
     Problem,
     TableReport,
+    WatermarkReport,
 )
 from eventconsumer_api.status import Condition, EventConsumerStatus, LagStatus, SparkStatus
 from eventconsumer_operator import metrics as operator
@@ -41,9 +42,8 @@ HOST = """\
 ## Hosts: port 8080, `/metrics`
 
 Each host reports its own work. The leading host, or the probe while no host runs, also reports the lag of all
-partitions and the files that wait for Spark. The chart's PodMonitor adds `namespace`, `pod`, and
-`eventconsumer_io_consumer`,
-the name of the EventConsumer.
+partitions, the files that wait for Spark, and the watermark. The chart's PodMonitor adds `namespace`, `pod`, and
+`eventconsumer_io_consumer`, the name of the EventConsumer.
 
 """
 
@@ -97,6 +97,7 @@ def _report() -> HostReport:
             events=0,
             bytes=0,
             table=TableReport(version=0, files=0, events=0),
+            watermark=WatermarkReport(files=NOW, commits=NOW),
         ),
     )
 

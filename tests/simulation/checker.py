@@ -24,6 +24,9 @@ numbers. Each change is judged at the moment it is made, so a violation that a l
     T2 in the end all files are registered
     T3 a checkpoint is the state of the table at its version; `_last_checkpoint` never falls, and nothing is removed
        that a reader needs who begins with the checkpoint that it names
+    W1 each event that was enqueued before the watermark is in a file, was removed from the hub, or comes before the
+       start; the watermark never falls
+    W2 each event that was enqueued before the watermark of a batch, or of commits, is in it or in an earlier one
     F2 a chain has events of its own hub only, and none from both sides of a break: where the hub's last events vanished
        and it used their numbers again, an event from before is never followed by one from after
 """
@@ -34,6 +37,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from tests.simulation.history import Event, History
@@ -47,9 +51,11 @@ SLOT = re.compile(r"\w+/inc=(\w+)/partition=(\w+)/from=(\d{20})\.\w+")
 GENESIS = re.compile(r"\w+/_genesis/(\w+)/(\w+)\.json")
 RECORD = re.compile(r"\w+/_(batches|commits)/(\d+)\.json")
 TABLE = "/_delta_log/"
+WATERMARK = "/_watermark.json"
 COVERED = re.compile(r"eventconsumer/([\w-]+)/(\w+)/(\w+)")
 SEGMENT = re.compile(r"\w+/_segments/\d+\.json")
 TOMBSTONE, SEALED = "tombstone", "sealed"
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Violation(Exception):
@@ -107,6 +113,10 @@ class Checker:
         self.table = TableSeen(self.expect)
         self._covered: dict[tuple[str, str], int] = {}  # chain -> the last number that the table covers
         self._buried: set[str] = set()  # files that were pruned
+        self._batched: dict[str, int] = {}  # file -> its batch
+        self._committed = 0  # the last committed batch
+        self._complete, self._processed = _NEVER, _NEVER  # the watermarks of files and of commits
+        self._frozen = _NEVER  # the watermark of the last batch
         self._starts: dict[str, int] = {}  # partition -> where it starts in the newest segment, but for the first
         self._leads: set[str] = set()  # hosts that took the lead and did not give it up
         self._claims: dict[str, bool] = {}  # host -> whether it led when it sent the record of the chain last
@@ -144,6 +154,8 @@ class Checker:
         elif TABLE in version.name:
             if actions := self.table.changed(version, author):
                 self._registered(version, actions, author)
+        elif version.name.endswith(WATERMARK):
+            self._watermark(json.loads(version.data or b"{}"), author)
         elif SEGMENT.fullmatch(version.name):
             known = self._records.setdefault(version.name, version.data or b"")
             self.expect("S1", known == version.data, f"{version.name} was written again by {author}")
@@ -160,6 +172,8 @@ class Checker:
                 self.chains[match[1], match[2]] = ChainSeen(start, next=start)
             elif "_batches/" in version.name:
                 self._batch(json.loads(version.data))
+            else:
+                self._committed = max(self._committed, int(json.loads(version.data)["number"]))
 
     def _segment(self, record: dict[str, Any]) -> None:
         number = len(self.segments) + 1
@@ -323,6 +337,38 @@ class Checker:
             self._covered.get(place, -1) == chain.next - 1 for place, chain in self.chains.items() if chain.slots
         )
 
+    def enqueued(self, partition: str, time: int) -> None:
+        """A new event: nothing may have said that all events of its time are in files."""
+        for name, watermark in (("W1", self._complete), ("W2", self._processed), ("W2", self._frozen)):
+            early = watermark.timestamp() * 1000 > time
+            self.expect(name, not early, f"an event of partition {partition} comes at {time}, after {watermark}")
+
+    def _watermark(self, record: dict[str, Any], author: str) -> None:
+        files = datetime.fromisoformat(record["files"])
+        commits = datetime.fromisoformat(record["commits"]) if "commits" in record else _NEVER
+        what = f"the watermark by {author}"
+        self.expect("I2", record["chain"] == self.chain, f"{what} is of chain {record['chain']}")
+        rises = files >= self._complete and commits >= self._processed
+        self.expect("W1", rises, f"{what} falls from {self._complete} and {self._processed} to {files} and {commits}")
+        self._complete, self._processed = files, commits
+        left = self._left_before(files, lambda event: bool(event.file))
+        self.expect("W1", not left, f"{what}, {files}, but {left[:3]} are in no file")
+        batch = record.get("batch", 0)
+        self.expect("W2", batch <= self._committed, f"{what} names batch {batch}, the last one is {self._committed}")
+        left = self._left_before(commits, lambda event: self._batched.get(event.file, batch + 1) <= batch)
+        self.expect("W2", not left, f"{what}, {commits}, but {left[:3]} are in no batch up to {batch}")
+
+    def _left_before(self, time: datetime, counts: Callable[[Event], bool]) -> list[str]:
+        """Events that were enqueued before a time, and neither count nor are excused."""
+        return [
+            event.body
+            for partition in self._history.partitions()
+            for event in self._history.events(partition)
+            if event.time < time.timestamp() * 1000
+            and not (counts(event) or event.excused or event.file in self._buried)
+            and (event.file or event.held)
+        ]
+
     def _batch(self, manifest: dict[str, Any]) -> None:
         before = self.batches[-1] if self.batches else None
         number = manifest["number"]
@@ -344,6 +390,11 @@ class Checker:
             self.expect("S8", right, f"batch {number}: {file} where {expected} is next and the file is {facts}")
             reached[file["partition"]] = file["last"] + 1
         self.expect("S8", {**manifest["next"], **reached} == manifest["next"], f"batch {number} ends before its files")
+        self._batched |= {file["path"]: number for file in manifest["files"]}
+        if "watermark" in manifest:
+            self._frozen = datetime.fromisoformat(manifest["watermark"])
+            left = self._left_before(self._frozen, lambda event: self._batched.get(event.file, number + 1) <= number)
+            self.expect("W2", not left, f"batch {number} has {self._frozen}, but {left[:3]} are in no batch up to it")
         self.batches.append(manifest)
 
     def _left_out(self, last: dict[str, Any]) -> None:

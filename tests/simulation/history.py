@@ -21,6 +21,7 @@ class Event:
     compacted: bool = False  # log compaction removed it
     excused: bool = False  # it is in no file, for a reason that is allowed
     file: str = ""  # the file that it is in
+    time: int = 0  # when it was enqueued, by the clock of its broker, milliseconds since 1970
 
     @property
     def held(self) -> bool:
@@ -42,10 +43,10 @@ class History:
     _bodies: dict[str, tuple[str, Event]] = field(default_factory=dict)
     _numbered: dict[tuple[str, int], list[Event]] = field(default_factory=dict)
 
-    def produce(self, partition: str, number: int) -> bytes:
+    def produce(self, partition: str, number: int, time: int = 0) -> bytes:
         """A new event's body: hub, life, partition and serial number."""
         life, events = self.lives[partition], self.events(partition)
-        event = Event(number, f"{self.hub}/{life}/{partition}/{len(events)}", life)
+        event = Event(number, f"{self.hub}/{life}/{partition}/{len(events)}", life, time=time)
         events.append(event)
         self._bodies[event.body] = partition, event
         self._numbered.setdefault((partition, number), []).append(event)

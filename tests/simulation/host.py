@@ -43,7 +43,7 @@ from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo
 from tests.simulation.loop import Machine, SimLoop
 from tests.simulation.network import Network, Node, RemoteHub, RemoteStore
-from tests.simulation.stream import Stream
+from tests.simulation.stream import SKEW_SECONDS, Stream
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 
 RETRY_SECONDS = 4.0
@@ -79,6 +79,7 @@ class SimHost:
 
     def __init__(self, owner: str, config: HostConfig, around: Surroundings, stream: Stream, seed: int) -> None:
         rng = Random(seed)
+        self._skew = Random(f"clock {seed}").choice((-SKEW_SECONDS, 0.0, SKEW_SECONDS))  # of its wall clock
         self.owner = owner
         self.uid = config.resource.uid
         self.manager: PartitionManager | None = None
@@ -141,7 +142,7 @@ class SimHost:
         self._hub: Any = RemoteHub(node, network, self._stream.hub)
         self._leases: Any = RemoteStore(node, network, self._around.leases)
         self._sink: Any = RemoteStore(node, network, self._around.sink)
-        self._times = Times(lambda: EPOCH + timedelta(seconds=self._around.loop.now), self.machine.time)
+        self._times = Times(lambda: EPOCH + timedelta(seconds=self._around.loop.now + self._skew), self.machine.time)
         while not self._stop.is_set():
             try:
                 info, segments, chain = await self._register()

@@ -272,7 +272,7 @@ class RemoteSource:
         self._network = network
         self._partition = partition
         self._server = server
-        self._coming: list[tuple[int, bytes, int]] = []  # number, body and era, see `FakePartition`
+        self._coming: list[tuple[int, bytes, int, int]] = []  # number, body, era and time, see `FakePartition`
 
     async def receive(self, max_events: int, max_wait: float) -> EventBatch:
         """See `Source`."""
@@ -287,13 +287,13 @@ class RemoteSource:
             got = await self._server.receive(PREFETCH, max_wait)
             rows = got.rows()
             eras = (int(o) - n * 10 for o, n in zip(rows.offsets, rows.sequence_numbers, strict=True))
-            self._coming += zip(rows.sequence_numbers, rows.bodies, eras, strict=True)
+            self._coming += zip(rows.sequence_numbers, rows.bodies, eras, rows.enqueued_ms, strict=True)
         taken, self._coming = self._coming[:max_events], self._coming[max_events:]
         if taken:
             await asyncio.sleep(self._network.latency())
         found = EventRows()
-        for number, body, era in taken:
-            append_event(found, number, body, era)
+        for number, body, era, time in taken:
+            append_event(found, number, body, era, time)
         return EventBatch.of(found)
 
     def hurry(self) -> None:

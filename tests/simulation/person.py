@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import HostConfig
@@ -10,12 +11,12 @@ from eventconsumer_processor.identity.segments import list_segments
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.source.hub import Hub
 from eventconsumer_processor.tools.accept import Accepting
+from tests.simulation.history import History
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore
-from tests.support.fakes.hub import enqueued_ms
 
 
 async def go_on(
-    config: HostConfig, hub: Hub, leases: FakeBlobStore, sink: FakeBlobStore, now: Callable[[], float]
+    config: HostConfig, hub: Hub, leases: FakeBlobStore, sink: FakeBlobStore, now: Callable[[], float], history: History
 ) -> str:
     """Accept the hub as it is, where that is needed and possible; what came of it."""
     try:
@@ -27,7 +28,7 @@ async def go_on(
         if any(lease.leased for lease in found):
             return "somebody holds a lease"
         known = {lease.partition: lease for lease in found}
-        person = Accepting(config, hub, info, sink, leases, segments, known, decode)
+        person = Accepting(config, hub, info, sink, leases, segments, known, partial(decode, history))
         ends = await person.examine()
         if any(end.foreign for end in ends):
             return "a checkpoint is behind the files"
@@ -39,7 +40,11 @@ async def go_on(
     return f"segment {segment.number} begins"
 
 
-def decode(_: str, data: bytes) -> list[tuple[int, str, int]]:
-    """A file of `tests.simulation.host.encode`: an event's life is in its body."""
-    lives = [(number, int(body.split("/")[1])) for number, body in json.loads(data)]
-    return [(number, str(number * 10 + life), enqueued_ms(number, life)) for number, life in lives]
+def decode(history: History, _: str, data: bytes) -> list[tuple[int, str, int]]:
+    """A file of `tests.simulation.host.encode`: partition and life of an event are in its body."""
+    found: list[tuple[int, str, int]] = []
+    for number, body in json.loads(data):
+        _, life, partition, _ = str(body).split("/")
+        event = history.find(partition, body)
+        found.append((number, str(number * 10 + int(life)), event.time if event else 0))
+    return found

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -24,12 +25,39 @@ MOST_PARTITIONS = 6
 RETENTIONS = ("interval 0 seconds", "interval 20 seconds", "interval 1 days")  # of old versions of the table
 
 
-class NamedHub(FakeHub):
-    """A hub with a name of its own."""
+SKEW_SECONDS = 29.0  # of the clocks of brokers and hosts: together less than `watermark.MARGIN`
+FAILOVER_MILLISECONDS = 1500  # the shortest failover
 
-    def __init__(self, name: str, partitions: int) -> None:
+
+class NamedHub(FakeHub):
+    """A hub with a name of its own, whose brokers have clocks."""
+
+    def __init__(self, name: str, partitions: int, clock: Callable[[], float]) -> None:
         super().__init__(partitions)
         self.name = name
+        self._clock = clock
+        self._skews: dict[str, float] = {}  # partition -> seconds by which the clock of its broker is ahead
+        self._since: dict[str, int] = {}  # partition -> when its last failover ended, milliseconds since 1970
+        self.set_clocks()
+
+    def set_clocks(self) -> None:
+        """Give each partition the clock of its broker; again when partitions were added or made anew."""
+        for name, partition in self.partitions.items():
+            partition.clock = partial(self.time, name)
+
+    def time(self, partition: str) -> int:
+        """The time of a partition's broker, milliseconds since 1970."""
+        seconds = EPOCH.timestamp() + self._clock() + self._skews.get(partition, 0.0)
+        return max(int(seconds * 1000), self._since.get(partition, 0))
+
+    def move(self, partition: str, skew: float) -> None:
+        """Another broker takes a partition over; its clock is so many seconds ahead."""
+        self._skews[partition] = skew
+
+    def fails_over(self, partition: str) -> None:
+        """The partition has lost events; new ones come after the failover."""
+        lost = self.partitions[partition].times.values()
+        self._since[partition] = max(lost, default=0) + FAILOVER_MILLISECONDS
 
     async def describe(self) -> HubInfo:
         """See `Hub`."""
@@ -40,7 +68,15 @@ class Stream:
     """See the module."""
 
     def __init__(
-        self, name: str, prefix: str, partitions: int, leases: FakeBlobStore, sink: FakeBlobStore, *, layout: str
+        self,
+        name: str,
+        prefix: str,
+        partitions: int,
+        leases: FakeBlobStore,
+        sink: FakeBlobStore,
+        *,
+        layout: str,
+        clock: Callable[[], float],
     ) -> None:
         """Begin without events.
 
@@ -51,9 +87,10 @@ class Stream:
             leases: Container of the leases.
             sink: Container of the files.
             layout: Of the leases.
+            clock: True time, in seconds.
         """
         self.name, self.prefix, self.layout = name, prefix, layout
-        self.hub = NamedHub(name, partitions)
+        self.hub = NamedHub(name, partitions, clock)
         self.history = History(name)
         self.checker = Checker(self.history)
         self.compacted: set[str] = set()  # partitions whose holes are believed
@@ -96,9 +133,16 @@ class Stream:
 
     def produce(self, number: int, count: int) -> None:
         """New events."""
-        partition = self.hub.partitions[self.partition(number)]
+        name = self.partition(number)
+        partition = self.hub.partitions[name]
         for _ in range(count):
-            partition.add(self.history.produce(self.partition(number), partition.last + 1))
+            time = self.hub.time(name)
+            partition.add(self.history.produce(name, partition.last + 1, time))
+            self.checker.enqueued(name, time)
+
+    def move(self, number: int, step: int) -> None:
+        """Another broker takes a partition over, with a clock of its own."""
+        self.hub.move(self.partition(number), SKEW_SECONDS * (step - 2) / 2)
 
     def retain(self, number: int, kept: int) -> None:
         """Retention removes all but the newest events."""
@@ -135,7 +179,10 @@ class Stream:
         """The hub is deleted and created again."""
         if self.checker.shared:  # where checkpoints of others lie behind the files, nobody can accept this
             return
+        for partition in self.hub.partitions:
+            self.hub.fails_over(partition)
         self.hub.recreate()
+        self.hub.set_clocks()
         for partition in self.hub.partitions:
             self.history.truncate(partition, -1)
             self._ends_at(partition, -1)
@@ -147,6 +194,7 @@ class Stream:
         count = min(lost, partition.last + 1)
         if self.checker.shared or not count:
             return
+        self.hub.fails_over(name)
         partition.forget_last(count)
         self.history.truncate(name, partition.last)
         self._ends_at(name, partition.last)
@@ -188,6 +236,7 @@ class Stream:
         """The hub gets one more partition."""
         if len(self.hub.partitions) < MOST_PARTITIONS:
             self.hub.add_partition()
+            self.hub.set_clocks()
 
     # --- what others do to leases ---
 

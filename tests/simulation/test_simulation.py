@@ -49,6 +49,8 @@ def test_random_runs_violate_nothing() -> None:
         "T1",
         "T2",
         "T3",
+        "W1",
+        "W2",
         "I1",
         "I2",
         "I3",

@@ -67,13 +67,13 @@ class World:
         self._unforeseen: list[str] = []
         self._around = Surroundings(self.loop, self.network, self.leases, self.sink, self._unforeseen.append)
         self._places: dict[str, Stream] = {}  # folder of leases -> whose it is
-        self._build()
+        self._build(seed)
         for stream in self.streams:
             stream.checker.only = only
         self._before = structlog.get_config()
         structlog.configure(processors=[self._log], cache_logger_on_first_use=False)
 
-    def _build(self) -> None:
+    def _build(self, seed: str) -> None:
         layout = self.rng.choice(["EventProcessorHost", "AzureSdk"])
         if self.kind == "colliding":
             layout = "EventProcessorHost"  # names in the other one have the hub in them
@@ -82,7 +82,16 @@ class World:
         position = self.rng.choice(["Earliest", "Latest"])
         self.streams: list[Stream] = []
         for name, folder in (("orders", "p"), ("billing", "q"))[: 1 + (self.kind in {"beside", "colliding"})]:
-            stream = Stream(name, folder, self.rng.randint(1, 5), self.leases, self.sink, layout=layout)
+            stream = Stream(
+                name,
+                folder,
+                self.rng.randint(1, 5),
+                self.leases,
+                self.sink,
+                layout=layout,
+                clock=lambda: self.loop.now,
+            )
+            stream.hub.tells_time = Random(f"time {seed}").random() < 0.3
             place = f"shop.example/{name}/$default" if layout == "AzureSdk" else f"shop.example/{name}/$Default"
             stream.place_leases("$Default" if prefix == "" else place, shared=shared)
             stream.start_at(position)
@@ -221,7 +230,9 @@ class World:
         self.run(LEASE_SECONDS + 5)
         self.note("--- a person looks ---")
         config = theirs[0].config()
-        task = self.loop.create_task(go_on(config, stream.hub, self.leases, self.sink, lambda: self.loop.now))
+        task = self.loop.create_task(
+            go_on(config, stream.hub, self.leases, self.sink, lambda: self.loop.now, stream.history)
+        )
         while not task.done():
             self.run(0.1)
         self.note(f"--- {task.result()} ---")

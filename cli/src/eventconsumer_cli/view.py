@@ -15,7 +15,7 @@ from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.host_report import HostReport, PartitionReport
 from eventconsumer_api.identity import pod_of
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.status import EventConsumerStatus, WatermarkStatus
 from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.kube.kinds import is_ready, name_of, namespace_of
 from eventconsumer_cli.kube.reports import Hosts
@@ -157,6 +157,20 @@ class Look:
         """Files, events and bytes that are in files, and when the newest file was committed."""
         drained = self.hosts.fleet or self.status.drained
         return drained.files, drained.events, drained.bytes, drained.last_file_time
+
+    @property
+    def complete(self) -> datetime | None:
+        """All events that were enqueued before are in files; None: not known."""
+        fleet = self.hosts.fleet
+        return fleet.watermark.files if fleet and fleet.watermark else self.status.drained.watermark
+
+    @property
+    def committed(self) -> WatermarkStatus | None:
+        """The same for committed batches; None: not known."""
+        fleet = self.hosts.fleet
+        if fleet and fleet.watermark and fleet.watermark.commits:
+            return WatermarkStatus(time=fleet.watermark.commits, batch=fleet.watermark.batch)
+        return self.status.spark.watermark if self.status.spark else None
 
     @property
     def owned(self) -> tuple[int, int]:

@@ -61,7 +61,7 @@ class BatchManifest(Report):
 
     number: int = Field(ge=1)
     created_at: AwareDatetime
-    reason: str = Field(description="Which trigger fired: Files, Bytes, Age or Schedule.")
+    reason: str = Field(description="Which trigger fired: Files, Bytes, Age, Schedule or Window.")
     chain: str = Field(description="Identity of the chain of the files.")
     resource: ResourceRef = Field(description="The EventConsumer that froze it, for messages.")
     incarnation: str = Field(description="Incarnation of the hub from which the files come.")
@@ -70,6 +70,12 @@ class BatchManifest(Report):
     ranges: dict[str, Range] = Field(description="Partition id -> sequence numbers in this batch.")
     next: dict[str, int] = Field(description="Partition id -> start of the next batch, for every known partition.")
     totals: Totals
+    watermark: AwareDatetime | None = Field(
+        default=None,
+        description="All events that were enqueued before this time are in this batch or in one before it; absent: "
+        "unknown.",
+        exclude_if=lambda time: time is None,  # unknown to drivers of older versions
+    )
 
 
 class BatchClaim(Report):

@@ -80,7 +80,7 @@ class BatchReport(ShownReport):
     files: Count
     bytes: Count
     events: Count
-    reason: Name = Field(description="Which trigger fired: Files, Bytes, Age or Schedule.")
+    reason: Name = Field(description="Which trigger fired: Files, Bytes, Age, Schedule or Window.")
     created_at: AwareDatetime | None = Field(default=None, description="Time at which it was frozen.")
 
 
@@ -120,6 +120,17 @@ class TableReport(ShownReport):
     committed_at: AwareDatetime | None = Field(
         default=None, description="Last commit of the leading host; absent: none since it leads."
     )
+
+
+class WatermarkReport(ShownReport):
+    """Times up to which all events of every partition are in files, and in committed batches."""
+
+    files: AwareDatetime = Field(description="All events that were enqueued before this time are in files.")
+    commits: AwareDatetime | None = Field(
+        default=None,
+        description="All events that were enqueued before this time are in committed batches; absent: unknown.",
+    )
+    batch: Count = Field(default=0, description="Number of the last of these batches; 0: none.")
 
 
 class FleetReport(ShownReport):
@@ -163,6 +174,7 @@ class FleetReport(ShownReport):
     committed_reason: Name = Field(default="", description="Trigger of that batch.")
     last_commit: CommitReport | None = Field(default=None, description="Commit of that batch; absent: none.")
     open_batch: BatchReport | None = None
+    watermark: WatermarkReport | None = Field(default=None, description="What is complete; absent: unknown.")
     table: TableReport | None = Field(default=None, description="The table over the files; absent: none, or unknown.")
 
 

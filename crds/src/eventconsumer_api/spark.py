@@ -8,9 +8,24 @@ from pydantic import Field
 from eventconsumer_api.model import Model, rules, total
 from eventconsumer_api.scalars import JavaMemory, Quantity
 
+DAY_SECONDS = 86_400
+
 
 class Trigger(Model):
     """When a Spark batch starts: at the first limit reached. Without pending files no batch starts."""
+
+    model_config = rules(
+        (
+            f"!has(self.windowSeconds) || {DAY_SECONDS} % self.windowSeconds == 0",
+            "spark.trigger.windowSeconds must divide a day: use 900, 3600 or 86400, for example",
+        ),
+        (
+            "!has(self.windowSeconds) || ((!has(self.files) || self.files == 10) && (!has(self.bytes) || self.bytes == "
+            "1073741824) && (!has(self.ageSeconds) || self.ageSeconds == 300) && (!has(self.schedule) || self.schedule "
+            "== ''))",
+            "spark.trigger.windowSeconds alone starts batches: remove files, bytes, ageSeconds and schedule",
+        ),
+    )
 
     files: int = Field(default=10, ge=1, le=100_000, description="Number of drained files not yet in a batch.")
     bytes: int = Field(default=1_073_741_824, ge=1, le=1 << 50, description="Total size of these files, bytes.")
@@ -21,6 +36,15 @@ class Trigger(Model):
         pattern=r"^$|^[0-9A-Za-z*/,#?-]+( [0-9A-Za-z*/,#?-]+){4}$",
         description="Additional start times: a cron expression of five fields in UTC, such as 0 * * * *. Empty: none. "
         "To start at these times only, set the other limits high.",
+    )
+    window_seconds: int | None = Field(
+        default=None,
+        ge=60,
+        le=DAY_SECONDS,
+        description="Start batches at the ends of time windows instead: when all events that were enqueued in a window "
+        "are in files. Length of a window, seconds: a divisor of a day, such as 900, 3600 or 86400. Windows begin at "
+        "midnight UTC. Absent: the other limits start batches.",
+        exclude_if=lambda seconds: seconds is None,  # unknown to hosts of older versions
     )
 
 

@@ -94,6 +94,10 @@ class DrainedStatus(ShownReport):
     events: Count = Field(default=0, description="Number of events in the files.")
     bytes: Count = Field(default=0, description="Total size, bytes.")
     last_file_time: datetime | None = Field(default=None, description="Time of the last commit of a file.")
+    watermark: datetime | None = Field(
+        default=None,
+        description="All events that were enqueued before this time are in files, of every partition. Absent: unknown.",
+    )
 
 
 class TableStatus(ShownReport):
@@ -153,13 +157,22 @@ class BatchReplayStatus(ShownReport):
     rows: Count = Field(default=0, description="Rows written.")
 
 
+class WatermarkStatus(ShownReport):
+    """What committed batches contain completely."""
+
+    time: datetime = Field(
+        description="All events that were enqueued before this time are in committed batches, of every partition."
+    )
+    batch: Count = Field(description="Number of the last of these batches; 0: there was no event.")
+
+
 class SparkStatus(ShownReport):
     """What Spark did with the files."""
 
     last_batch: Count = Field(default=0, description="Number of the last started batch; 0: none.")
     attempt: Count = Field(default=0, description="Number of its attempts.")
     last_application: str = Field(default="", description="Name of the last started application.")
-    reason: str = Field(default="", description="Trigger of that batch: Files, Bytes, Age or Schedule.")
+    reason: str = Field(default="", description="Trigger of that batch: Files, Bytes, Age, Schedule or Window.")
     mode: Literal["", "Local", "Executors"] = Field(default="", description="Place of its tasks.")
     failures: Count = Field(default=0, description="Failed attempts in a row.")
     last_failure: str = Field(default="", max_length=1024, description="Cause of the last failure.")
@@ -168,6 +181,9 @@ class SparkStatus(ShownReport):
     pending_bytes: Count = Field(default=0, description="Total size, bytes.")
     processed_files: Count = Field(default=0, description="Files in committed batches.")
     last_commit: CommitStatus | None = Field(default=None, description="The last committed batch. Absent: none.")
+    watermark: WatermarkStatus | None = Field(
+        default=None, description="What committed batches contain completely. Absent: unknown."
+    )
     quarantine: QuarantineStatus | None = Field(default=None, description="Excluded files and events. Absent: none.")
     replay: BatchReplayStatus | None = Field(default=None, description="The replay. Absent: none requested.")
 

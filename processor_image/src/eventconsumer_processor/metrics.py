@@ -67,6 +67,7 @@ class State(Collector):
         yield from (state, epoch, written, problem, *_lags(report))
         yield from _batches(report.fleet if self._spark else None)
         yield from _table(report.fleet.table if report.fleet else None)
+        yield _watermark(report.fleet)
 
 
 def _lags(report: HostReport) -> Iterator[Metric]:
@@ -123,6 +124,20 @@ def _table(table: TableReport | None) -> Iterator[Metric]:
         events.add_metric([], table.events)
         pending.add_metric([], table.pending_files)
     yield from (version, files, events, pending)
+
+
+def _watermark(fleet: FleetReport | None) -> Metric:
+    time = _gauge(
+        "watermark_timestamp_seconds",
+        "Unix time before which all enqueued events, of every partition, are in files, and in committed Spark batches "
+        "(leading host only). Absent: unknown.",
+        "of",
+    )
+    if fleet and fleet.watermark:
+        time.add_metric(["files"], fleet.watermark.files.timestamp())
+        if fleet.watermark.commits:
+            time.add_metric(["commits"], fleet.watermark.commits.timestamp())
+    return time
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

@@ -6,10 +6,12 @@ from pydantic import ValidationError
 
 from eventconsumer_api.batch import BatchClaim, BatchCommit, BatchManifest
 from eventconsumer_api.identity import ChainRecord, HubSegment, LeaseRecord, OutputRecord
+from eventconsumer_api.watermark import WatermarkRecord
 from eventconsumer_processor.audit import leases as audited
 from eventconsumer_processor.audit.batches import BatchAudit
 from eventconsumer_processor.audit.identity import IdentityAudit
 from eventconsumer_processor.audit.model import Findings
+from eventconsumer_processor.audit.watermark import WatermarkAudit
 from eventconsumer_processor.errors import LeaseInvalid
 from eventconsumer_processor.host.replay import parse_ends
 from eventconsumer_processor.lease import azuresdk, eventprocessorhost
@@ -46,7 +48,9 @@ def records(data: bytes) -> None:
 
     Input: JSON; all parsers read it.
     """
-    for model in (BatchManifest, BatchClaim, BatchCommit, ChainRecord, HubSegment, LeaseRecord, OutputRecord):
+    for model in (
+        BatchManifest, BatchClaim, BatchCommit, ChainRecord, HubSegment, LeaseRecord, OutputRecord, WatermarkRecord
+    ):  # fmt: skip
         found = allow(ValidationError, model.model_validate_json, data)
         if found is not None:
             same(found)
@@ -54,7 +58,9 @@ def records(data: bytes) -> None:
     allow(ValueError, parse_ends, data)
     findings = Findings()
     identity = IdentityAudit(_nothing(), "prefix", None, findings)
-    batches = BatchAudit(findings, identity)
+    watermark = WatermarkAudit(findings, identity)
+    batches = BatchAudit(findings, identity, watermark)
+    watermark.record("blob", data, ["incarnation"])
     batches.manifest(1, "blob", data)
     batches.commits.add(1, "blob", data)
     identity.claim(1, "blob", data)

@@ -1,7 +1,7 @@
 """An Event Hub in memory: partitions with retained events, readers fenced by epoch, and faults of links."""
 
 import asyncio
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -26,6 +26,8 @@ class FakePartition:
     eras: dict[int, int] = field(default_factory=dict)  # of events, where it is not 0
     opened: int = 0  # links
     undecoded: set[int] = field(default_factory=set)  # events that no reader can decode
+    clock: Callable[[], int] | None = None  # of its broker, milliseconds since 1970; None: times follow from numbers
+    times: dict[int, int] = field(default_factory=dict)  # of events, where there is a clock
 
     def add(self, *bodies: bytes) -> None:
         """Enqueue events."""
@@ -33,6 +35,12 @@ class FakePartition:
             self.last += 1
             self.events[self.last] = body
             self.eras[self.last] = self.era
+            if self.clock:
+                self.times[self.last] = self.clock()
+
+    def time(self, number: int) -> int:
+        """Enqueued time of an event, milliseconds since 1970."""
+        return self.times.get(number, enqueued_ms(number, self.eras.get(number, 0)))
 
     def retain_from(self, number: int) -> None:
         """Remove all events below."""
@@ -57,9 +65,8 @@ class FakePartition:
         """Events as readers get them."""
         rows = EventRows()
         for number in numbers:
-            append_event(
-                rows, number, self.events[number], self.eras.get(number, 0), undecoded=number in self.undecoded
-            )
+            era, time = self.eras.get(number, 0), self.times.get(number)
+            append_event(rows, number, self.events[number], era, time, undecoded=number in self.undecoded)
         return EventBatch.of(rows)
 
 
@@ -69,6 +76,7 @@ class FakeHub:
     def __init__(self, partitions: int = 1) -> None:
         self.partitions = {str(number): FakePartition() for number in range(partitions)}
         self.created_at = CREATED
+        self.tells_time = False  # whether properties of partitions have the time of the hub
 
     def recreate(self) -> None:
         """Delete the hub and create it again, empty, with as many partitions."""
@@ -96,9 +104,13 @@ class FakeHub:
     async def partition(self, partition: str) -> PartitionInfo:
         """See `Hub`."""
         found = self.partitions[partition]
-        newest = enqueued_ms(found.last, found.eras.get(found.last, 0)) / 1000 if found.last >= 0 else 0
+        newest = found.time(found.last) / 1000 if found.last >= 0 else 0
         return PartitionInfo(
-            min(found.events, default=found.last), found.last, datetime.fromtimestamp(newest, UTC), not found.events
+            min(found.events, default=found.last),
+            found.last,
+            datetime.fromtimestamp(newest, UTC),
+            not found.events,
+            datetime.fromtimestamp(found.clock() / 1000, UTC) if found.clock and self.tells_time else None,
         )
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> "FakeSource":
@@ -176,11 +188,13 @@ def enqueued_ms(number: int, era: int = 0) -> int:
     return 1_767_225_600_000 + number + era * 3_600_000
 
 
-def append_event(rows: EventRows, number: int, body: bytes, era: int = 0, *, undecoded: bool = False) -> None:
-    """Add one event to rows."""
+def append_event(
+    rows: EventRows, number: int, body: bytes, era: int = 0, time: int | None = None, *, undecoded: bool = False
+) -> None:
+    """Add one event to rows; its time in milliseconds follows from its number, unless it is given."""
     rows.sequence_numbers.append(number)
     rows.offsets.append(str(number * 10 + era))
-    rows.enqueued_ms.append(enqueued_ms(number, era))
+    rows.enqueued_ms.append(enqueued_ms(number, era) if time is None else time)
     rows.partition_keys.append("key")
     rows.bodies.append(body)
     rows.properties.keys.append("number")

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from eventconsumer_api import labels
-from eventconsumer_api.host_report import HostState, Problem, TableReport
+from eventconsumer_api.host_report import HostState, Problem, TableReport, WatermarkReport
 from eventconsumer_cli.commands.hosts import ids
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD
 from tests.unit.cli.fakes import EFFECTIVE, HEALTHY, FakeCluster, condition, consumer, fleet, pod, report, shop
@@ -45,6 +45,25 @@ def test_status_of_one_names_the_remedy_and_the_next_command(shell: Shell) -> No
         "1,000,100 events",  # the hosts know more than the status
     ):
         assert text in seen.out
+    assert "complete" not in seen.out
+
+
+def test_status_tells_up_to_when_files_and_batches_are_complete(shell: Shell) -> None:
+    cluster, noon = shop(), datetime(2026, 1, 1, 12, tzinfo=UTC)
+    made = consumer(drained={"watermark": "2026-01-01T11:30:00Z"})
+    made["status"]["spark"]["watermark"] = {"time": "2026-01-01T11:00:00Z", "batch": 7}
+    cluster.put(EVENT_CONSUMER, made)
+    cluster.reports = {}
+    seen = shell.run(cluster, "status", "orders")
+    assert "all events before 2026-01-01 11:30 UTC are in files" in seen.out
+    assert "all events before 2026-01-01 11:00 UTC are in batches up to 7" in seen.out
+    watermark = WatermarkReport(files=noon, commits=noon, batch=9)
+    cluster.reports = {
+        "orders-host-0": report("orders-host-0", "0", fleet=fleet({}, watermark=watermark))
+    }  # knows more
+    seen = shell.run(cluster, "status", "orders")
+    assert "all events before 2026-01-01 12:00 UTC are in files" in seen.out
+    assert "all events before 2026-01-01 12:00 UTC are in batches up to 9" in seen.out
 
 
 def test_status_names_a_silent_operator(shell: Shell) -> None:

@@ -11,7 +11,7 @@ from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure
 from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
-from eventconsumer_processor.sink.slots import Chain, Draft
+from eventconsumer_processor.sink.slots import Chain, Draft, EnqueuedRange
 from eventconsumer_processor.source.hub import PartitionInfo
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub
@@ -66,13 +66,18 @@ class World:
     def chain(self, partition: str) -> Chain:
         return Chain(self.sink, "p", "era", partition)
 
-    async def drain(self, partition: str, last: int, *, checkpoint: bool = True) -> None:
-        """Commit one more file, up to `last`."""
+    async def drain(
+        self, partition: str, last: int, *, checkpoint: bool = True, times: tuple[datetime, datetime] | None = None
+    ) -> None:
+        """Commit one more file, up to `last`; of events of these times, or of the newest events of the partition."""
+        newest = self.hub.newest.get(partition, now())
+        enqueued = EnqueuedRange(*(times or (newest, newest)))
         chain = self.chain(partition)
         start = (await chain.begin(0)).start
         while slot := await chain.at(start):
             start = slot.last + 1
-        await chain.put(Draft(start, start, last, last + 1 - start, 1, "w", f"n{last}", "o", now()), b"data")
+        draft = Draft(start, start, last, last + 1 - start, 1, "w", f"n{last}", "o", enqueued.latest, enqueued=enqueued)
+        await chain.put(draft, b"data")
         if checkpoint:
             self.checkpoint(partition, last)
 
@@ -83,5 +88,7 @@ class World:
         """One round."""
         partitions, listing = list(self.hub.partitions), Listing(dict(self.leases), {})
         await measure.follow(partitions, listing)
+        await measure.ask_partitions()
         await measure.ask_heads(partitions)
+        measure.advance(partitions)
         return measure.report(partitions, listing)

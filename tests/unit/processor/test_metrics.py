@@ -13,6 +13,7 @@ from eventconsumer_api.host_report import (
     PartitionLag,
     PartitionReport,
     Problem,
+    WatermarkReport,
 )
 from eventconsumer_processor import metrics as module
 from eventconsumer_processor.metrics import Metrics
@@ -109,6 +110,19 @@ def test_spark_metrics_are_exported_while_leading_and_where_spark_is_on() -> Non
     assert not {name for name, _ in shown()} & left
     told.report = told.report.model_copy(update={"fleet": None})
     assert shown() == {}
+
+
+def test_the_watermark_is_exported_while_leading_and_where_it_is_known() -> None:
+    told, metrics = Told(), Metrics()
+    metrics.follow(told)
+    name = "watermark_timestamp_seconds"
+    for watermark, expected in (
+        (None, {}),
+        (WatermarkReport(files=NOW), {"files": NOW.timestamp()}),
+        (WatermarkReport(files=NOW, commits=NOW, batch=3), {"files": NOW.timestamp(), "commits": NOW.timestamp()}),
+    ):
+        told.report = told.report.model_copy(update={"fleet": fleet().model_copy(update={"watermark": watermark})})
+        assert {of: value for (found, of), value in samples(metrics).items() if found == name} == expected
 
 
 def test_problems_are_counted_by_reason() -> None:

@@ -131,6 +131,8 @@ def _facts(look: Look) -> Table:
         ("lag", f"{count(events)} events in no file{late}" if events is not None else "not known"),
         ("files", f"{count(files)} with {count(drained)} events, {size(size_)}{since}"),
     ]
+    if complete := look.complete:
+        facts.append(("complete", f"all events before {complete:%Y-%m-%d %H:%M} UTC are in files"))
     if found := status_.table:
         behind = f", {count(found.pending_files)} files wait" if found.pending_files else ""
         text = f"version {found.version}, {count(found.files)} files with {count(found.events)} events{behind}"
@@ -164,6 +166,8 @@ def _spark(look: Look) -> Iterator[tuple[str, str]]:
     if spark.quarantine:
         parts.append(f"{spark.quarantine.files} files and {spark.quarantine.rows} events excluded")
     yield "Spark", "; ".join(parts)
+    if found := look.committed:
+        yield "processed", f"all events before {found.time:%Y-%m-%d %H:%M} UTC are in batches up to {found.batch}"
 
 
 def _conditions(look: Look) -> Iterator[RenderableType]:

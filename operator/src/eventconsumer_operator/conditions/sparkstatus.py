@@ -9,7 +9,7 @@ from typing import Literal
 from eventconsumer_api.host_report import FleetReport
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.spark import Spark
-from eventconsumer_api.status import CommitStatus, QuarantineStatus, SparkStatus
+from eventconsumer_api.status import CommitStatus, QuarantineStatus, SparkStatus, WatermarkStatus
 from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.replaystatus import batch_replay_status
 from eventconsumer_operator.resource.names import application_name
@@ -49,6 +49,7 @@ def spark_status(observed: Observed, plan: SparkPlan | None, *, started: bool) -
         processed_files=fleet.processed_files,
         last_commit=_commit(fleet) or memory.last_commit,
         quarantine=_quarantine(fleet) or memory.quarantine,
+        watermark=_watermark(fleet),
     )
     batch = _of_batch(observed, plan, spark, started=started) if fleet.open_batch else _of_rest(observed, fleet, memory)
     return numbers.model_copy(update=replay | batch)
@@ -145,6 +146,13 @@ def _commit(fleet: FleetReport) -> CommitStatus | None:
         seconds=max(0.0, commit.seconds),
         output_version=commit.output_version,
     )
+
+
+def _watermark(fleet: FleetReport) -> WatermarkStatus | None:
+    watermark = fleet.watermark
+    if watermark is None or watermark.commits is None:
+        return None
+    return WatermarkStatus(time=watermark.commits, batch=watermark.batch)
 
 
 def _quarantine(fleet: FleetReport) -> QuarantineStatus | None:

@@ -59,7 +59,11 @@ def make_status(
     drained = previous.drained
     if fleet:
         drained = DrainedStatus(
-            files=fleet.files, events=fleet.events, bytes=fleet.bytes, last_file_time=fleet.last_file_time
+            files=fleet.files,
+            events=fleet.events,
+            bytes=fleet.bytes,
+            last_file_time=fleet.last_file_time,
+            watermark=fleet.watermark.files if fleet.watermark else None,
         )
     return EventConsumerStatus(
         observed_generation=observed.consumer.generation,
@@ -167,7 +171,9 @@ def same_but_numbers(one: EventConsumerStatus, other: EventConsumerStatus) -> bo
 
 def _without_numbers(status: EventConsumerStatus) -> EventConsumerStatus:
     spark = (
-        status.spark.model_copy(update={"pending_files": 0, "pending_bytes": 0, "processed_files": 0})
+        status.spark.model_copy(
+            update={"pending_files": 0, "pending_bytes": 0, "processed_files": 0, "watermark": None}
+        )
         if status.spark
         else None
     )

@@ -218,6 +218,8 @@ def _failed(status: SparkStatus, spark: Spark) -> FailedAttempts | None:
 
 
 def _behind(fleet: FleetReport, batch: BatchReport, spark: Spark, status: SparkStatus) -> Behind | None:
+    if spark.trigger.window_seconds is not None:
+        return None  # files wait for the end of their window
     limits = spark.batch
     files, size = fleet.pending_files - batch.files, fleet.pending_bytes - batch.bytes
     if files <= limits.max_files and size <= limits.max_bytes:

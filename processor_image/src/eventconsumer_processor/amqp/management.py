@@ -30,6 +30,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # https://learn.microsoft.com/azure/event-hubs/event-hubs-quotas
 QUERIES_AT_ONCE = 10
 QUERIES_PER_SECOND = 40.0  # after those
+# Among the names of this response in the SDKs: PartitionRuntimeInfoRetrievalTimeUtc of AmqpManagement.ResponseMap in
+# azure-sdk-for-net. No documentation says that the service always sends it.
+READ_AT = b"runtime_info_retrieval_time_utc"
 _Fact = TypeVar("_Fact", HubInfo, PartitionInfo, dict[bytes, Any])
 _T = TypeVar("_T")
 
@@ -247,6 +250,7 @@ def partition_info(answer: dict[bytes, Any]) -> PartitionInfo:
         last=int(answer[b"last_enqueued_sequence_number"]),
         last_enqueued_time=_time(answer[b"last_enqueued_time_utc"]),
         is_empty=bool(answer[b"is_partition_empty"]),
+        read_at=None if (read := answer.get(READ_AT)) is None else _time(read),
     )
 
 

@@ -15,13 +15,15 @@ from eventconsumer_processor.audit.frozen import FrozenFile, FrozenFiles
 from eventconsumer_processor.audit.identity import IdentityAudit
 from eventconsumer_processor.audit.model import BatchesAudit, Findings, Place
 from eventconsumer_processor.audit.names import SlotFacts, bare
+from eventconsumer_processor.audit.watermark import WatermarkAudit
 
 
 class BatchAudit:
     """All batches of a consumer."""
 
-    def __init__(self, findings: Findings, identity: IdentityAudit) -> None:
+    def __init__(self, findings: Findings, identity: IdentityAudit, watermark: WatermarkAudit) -> None:
         self._findings = findings
+        self._watermark = watermark
         self._identity = identity
         self._files: dict[Place, FrozenFiles] = {}
         self._next: dict[Place, int] = {}
@@ -47,6 +49,7 @@ class BatchAudit:
             ranges = ranges_of(body["ranges"])
             after = {str(p): int(position) for p, position in body["next"].items()}
             totals = tuple(int(body["totals"][key]) for key in ("files", "events", "bytes"))
+            self._watermark.manifest(number, body.get("watermark"))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             self._find(Code.MANIFEST_DAMAGED, f"the manifest cannot be read: {error!r}"[:300], blob)
             self._known_totals = False

@@ -22,7 +22,7 @@ class Meaning:
     """Level, invariant and remedy of a code."""
 
     level: Level
-    invariant: str  # S1 to S10; empty: none
+    invariant: str  # S1 to S11; empty: none
     remedy: str
 
 
@@ -84,6 +84,8 @@ class Code(StrEnum):
     TABLE_FILE_WRONG = "TableFileWrong"
     TABLE_POSITION_WRONG = "TablePositionWrong"
     TABLE_LOG_MISSING = "TableLogMissing"
+    WATERMARK_WRONG = "WatermarkWrong"
+    WATERMARK_DAMAGED = "WatermarkDamaged"
     GAP = "Gap"
     FOREIGN_GAP = "ForeignGap"
     CHECKPOINT_FOREIGN = "CheckpointForeign"
@@ -207,6 +209,12 @@ MEANINGS: dict[Code, Meaning] = {
     ),
     Code.TABLE_POSITION_WRONG: _violation("S10", "do not change the container, and report this"),
     Code.TABLE_LOG_MISSING: _violation("S10", f"no program can read the table: {_RESTORE}"),
+    Code.WATERMARK_WRONG: _violation(
+        "S11",
+        "a program that relied on the watermark may have missed the events: process that time again, and synchronize "
+        "the clocks of the nodes; if files are missing, restore them",
+    ),
+    Code.WATERMARK_DAMAGED: _violation("S11", "delete the blob: hosts write it again"),
     Code.GAP: _explained("events expired before hosts read them: increase the hub's retention or the number of hosts"),
     Code.FOREIGN_GAP: _explained("another program on the same leases processed these events: check its output"),
     Code.CHECKPOINT_FOREIGN: _explained("another program on the same leases moved the checkpoint: check its output"),

@@ -32,7 +32,7 @@ class Finding(Report):
 
     level: Level
     code: Code
-    invariant: str = Field(default="", description="S1 to S10; empty: none.")
+    invariant: str = Field(default="", description="S1 to S11; empty: none.")
     incarnation: str = ""
     partition: str = ""
     blob: str = Field(default="", description="Name of the blob concerned.")

@@ -25,7 +25,7 @@ _OWN_FOLDERS = (
     "inc=", "_genesis/", "_batches/", "_commits/", "_attempts/", "_batch_replays/", "_deadletters/", "_replays/",
     "_segments/",
 )  # fmt: skip
-_SINGLE = frozenset({"_chain.json", "_leader", "_replay.json"})
+_SINGLE = frozenset({"_chain.json", "_leader", "_replay.json", "_watermark.json"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,9 @@ class CaptureName:
 class Known:
     """A blob of the consumer that is read separately, or not audited here.
 
-    Genesis, manifest, commit, claim of an attempt, records of chain and segments, the leader's lease; commits and
-    claims of a replay of batches; all blobs of a replay, which is audited under its own prefix; and the log of a table.
+    Genesis, manifest, commit, claim of an attempt, records of chain and segments, the leader's lease, the watermark;
+    commits and claims of a replay of batches; all blobs of a replay, which is audited under its own prefix; and the log
+    of a table.
     """
 
 
@@ -162,6 +163,7 @@ class SlotFacts:
     etag: str  # of the data
     data: DataFile | None = None  # layout Capture
     chain: str = ""  # identity of the chain; empty: absent
+    earliest: datetime | None = None  # enqueued time of the earliest event; None: an old version wrote the file
 
 
 class BadFacts(Exception):  # noqa: N818 - the name describes the state
@@ -207,11 +209,19 @@ def facts(name: str, start: int, size: int, etag: str, metadata: Mapping[str, st
             etag=data.etag if data else bare(etag),
             data=data,
             chain=values.get("chain", ""),
+            earliest=_aware(values["min_enqueued_time"]) if "min_enqueued_time" in values else None,
         )
     except KeyError as error:
         raise BadFacts(f"metadata {error.args[0]} is missing") from None
     except ValueError as error:
         raise BadFacts(f"metadata cannot be read: {error}") from None
+
+
+def _aware(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError(f"the time {text!r} has no time zone")
+    return found
 
 
 def gaps(text: str) -> tuple[Gap, ...]:

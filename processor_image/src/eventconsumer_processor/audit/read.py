@@ -1,9 +1,9 @@
 """Audits a consumer: reads its blobs in an order in which a running consumer is consistent, and checks them.
 
-Hosts may write during the audit. A checkpoint and the Delta table are read before the files, a manifest before its
-files, and the hub's end after the files; files are never removed, so a later read always contains everything that an
-earlier read refers to. A blob that can look wrong because of the order (an epoch just raised, a record just written) is
-read again.
+Hosts may write during the audit. A checkpoint, the watermark and the Delta table are read before the files, a manifest
+before its files, and the hub's end after the files; files are never removed, so a later read always contains everything
+that an earlier read refers to. A blob that can look wrong because of the order (an epoch just raised, a record just
+written) is read again.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_processor.audit import heads, names, segments
+from eventconsumer_processor.audit import heads, names, segments, watermark
 from eventconsumer_processor.audit.batches import BatchAudit
 from eventconsumer_processor.audit.capture import Waiting
 from eventconsumer_processor.audit.chain import ChainAudit
@@ -31,6 +31,7 @@ from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_processor.audit.table import TableCheck
 from eventconsumer_processor.audit.tablelog import TableLog
 from eventconsumer_processor.audit.verdict import summary
+from eventconsumer_processor.audit.watermark import WatermarkAudit
 from eventconsumer_processor.source.hub import Hub
 from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import NotFound
@@ -69,7 +70,8 @@ class Audit:
     def __init__(self, subject: Subject) -> None:
         self.findings = Findings()
         self.identity = IdentityAudit(subject.files, subject.prefix, subject.resource, self.findings)
-        self.batches = BatchAudit(self.findings, self.identity)
+        self.watermark = WatermarkAudit(self.findings, self.identity)
+        self.batches = BatchAudit(self.findings, self.identity, self.watermark)
         self.leases: dict[str, LeaseFacts] = {}
         self.chains: dict[Place, ChainAudit] = {}
         self.left: list[Waiting] = []
@@ -122,11 +124,13 @@ class Audit:
         reader = LeaseReader(subject.leases, self.genesis.namespace, self.genesis.hub) if subject.leases else None
         if reader:
             self.leases = await reader.read()
+        await self._read_watermark()
         await self._read_batches()
         await self.table.read()
 
         def checked(name: SlotName, info: BlobInfo, slot: SlotFacts, batch: int | None) -> None:
             self.table.slot((name.incarnation, name.partition), slot)
+            self.watermark.slot((name.incarnation, name.partition), slot, batch)
             if seen:
                 seen(name, info, slot, batch)
 
@@ -146,6 +150,7 @@ class Audit:
         self.chains, self.left = walk.chains, walk.left
         await walk.run(progress, deep=deep)
         await self.table.finish(self.chains, self._root)
+        self.watermark.finish(self.chains, max(self.batches.commits.committed, default=0))
         segments.judge(self.genesis.segments, self.chains, self.findings, writes_files=subject.writes_files)
         for place, text in segments.unbatched(self.genesis.segments, self.chains, self.batches.reached):
             self.findings.add(Code.BATCH_HOLE, text, place)
@@ -175,6 +180,11 @@ class Audit:
                 place = (self.genesis.current, partition)
                 if place not in self.chains:
                     self.chains[place] = ChainAudit(*place, None, self.leases.get(partition), self.findings)
+
+    async def _read_watermark(self) -> None:
+        name = self._root + watermark.NAME
+        if (data := await self._subject.files.read(name)) is not None:
+            self.watermark.record(name, data, [segment.incarnation for segment in self.genesis.segments])
 
     async def _read_batches(self) -> None:
         files = self._subject.files

@@ -5,8 +5,8 @@ manifest. `plan` decides when a batch starts and which files it contains.
 """
 
 import asyncio
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -17,8 +17,10 @@ from eventconsumer_api.v1alpha1 import FileFormat, FileLayout
 from eventconsumer_processor import problems
 from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure
-from eventconsumer_processor.batch.plan import SCHEDULE, freeze, take, trigger, unspent
+from eventconsumer_processor.batch.plan import SCHEDULE, WINDOW, freeze, take, trigger, unspent
 from eventconsumer_processor.batch.schedule import last_tick
+from eventconsumer_processor.batch.watermark import floor, of_windows
+from eventconsumer_processor.sink.slots import Slot
 
 log = structlog.get_logger(__name__)
 
@@ -78,14 +80,21 @@ class Batcher:
         era = measure.due()
         if era is None:
             return
-        pending = {partition: ledger.pending for partition, ledger in era.ledgers.items() if ledger.pending}
-        oldest = min((slots[0] for slots in pending.values()), key=lambda slot: slot.committed_at, default=None)
-        tick = unspent(tick, measure.state.last, when.limits, oldest)
-        reason = trigger(when.trigger, measure.waiting(), now, tick)
+        pending: Mapping[str, Sequence[Slot]] = {
+            partition: ledger.pending for partition, ledger in era.ledgers.items() if ledger.pending
+        }
+        if when.trigger.window_seconds is not None:
+            pending = await asyncio.to_thread(self._of_windows, pending, timedelta(seconds=when.trigger.window_seconds))
+            tick, reason = None, WINDOW if pending else ""
+        else:
+            oldest = min((slots[0] for slots in pending.values()), key=lambda slot: slot.committed_at, default=None)
+            tick = unspent(tick, measure.state.last, when.limits, oldest)
+            reason = trigger(when.trigger, measure.waiting(), now, tick)
         if not reason:
             return
         # In a thread: a batch of many files takes seconds, and leases must be renewed meanwhile.
         files = await asyncio.to_thread(take, pending, when.limits, tick if reason == SCHEDULE else None)
+        watermark = await asyncio.to_thread(measure.without, era, files)
         manifest = await asyncio.to_thread(
             freeze,
             measure.state.last,
@@ -97,10 +106,16 @@ class Batcher:
             reason=reason,
             now=now,
             file_format=self._format(),
+            watermark=watermark,
         )
         written = await self._batches.freeze(manifest)
         log.info("batch frozen", number=written.number, reason=written.reason, files=len(written.files))
         measure.froze(written)
+
+    def _of_windows(self, pending: Mapping[str, Sequence[Slot]], window: timedelta) -> dict[str, list[Slot]]:
+        """The files of complete windows."""
+        complete = self._measure.complete
+        return {} if complete is None else of_windows(pending, floor(complete, window))
 
     def _format(self) -> FileFormat:
         files = self._config.files

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from eventconsumer_api.host_report import PartitionLag
+from eventconsumer_api.identity import EventMark
 from eventconsumer_api.v1alpha1 import Position, PositionType
 from eventconsumer_processor.sink import gaps
 from eventconsumer_processor.sink.gaps import GapReason
@@ -38,6 +39,9 @@ class Ledger:
     newest_gap: str = ""  # for example 17-20
     last_event_time: datetime | None = None  # enqueued time of the last event in a file
     last_file_time: datetime | None = None
+    newest: datetime | None = None  # the latest enqueued time of the events in files, as far as it is known
+    end: EventMark | None = None  # the last event in files, or before the first file; None: unknown
+    end_sought: bool = False  # whether `end` is as known as it can be
 
     async def follow(self) -> None:
         """Request files from `next` on until none exists."""
@@ -55,6 +59,27 @@ class Ledger:
         self.next = slot.last + 1
         self.last_event_time = slot.last_enqueued_time
         self.last_file_time = slot.committed_at
+        self.ends_with(slot)
+
+    def ends_with(self, slot: Slot) -> None:
+        """Record the last file before `next`."""
+        self.end, self.end_sought = slot.mark, True
+        latest = slot.enqueued.latest if slot.enqueued else slot.last_enqueued_time
+        self.newest = latest if self.newest is None else max(self.newest, latest)
+
+    async def seek_end(self) -> None:
+        """Learn the last event before `next`, if no file was added yet.
+
+        Raises:
+            StorageError: A request failed.
+        """
+        if self.end_sought:
+            return
+        slot = await self.chain.last_before(self.next - 1)
+        if slot is not None:
+            self.ends_with(slot)
+        elif (genesis := await self.chain.genesis()) is not None:
+            self.end, self.end_sought = genesis.before, True
 
     def forget_last_event_time(self) -> None:
         """Discard the time of the last event: it bounds the age of the next event too loosely."""
@@ -67,6 +92,7 @@ class Ledger:
         self.start = max(self.start, position)
         if self.next < position:  # another host froze the batch and knew more files
             self.next, self.last_event_time = position, None
+            self.end, self.end_sought = None, False
 
     def _count(self, slot: Slot, sign: int) -> None:
         self.files += sign
@@ -118,11 +144,12 @@ class Heads:
 
     info: PartitionInfo | None = None
     asked: datetime | None = None  # time of the response
+    sent: datetime | None = None  # time of the request
     _looks: deque[_Look] = field(default_factory=deque)  # the latest observation of each end
 
-    def see(self, info: PartitionInfo, now: datetime) -> None:
-        """Record a response of the hub."""
-        self.info, self.asked = info, now
+    def see(self, info: PartitionInfo, now: datetime, sent: datetime | None = None) -> None:
+        """Record a response of the hub, and when it was requested."""
+        self.info, self.asked, self.sent = info, now, sent
         if self._looks and self._looks[-1].last == info.last:
             self._looks.pop()
         elif len(self._looks) >= LOOKS:  # a long lag is less exact; the first observation is kept

@@ -1,8 +1,9 @@
-"""The leading host: elected by a lease on `<prefix>/_leader`, it measures the lag, freezes Spark batches, and registers
-files in the table.
+"""The leading host: elected by a lease on `<prefix>/_leader`, it measures the lag, freezes Spark batches, registers
+files in the table, and writes the watermark.
 
 Correctness does not depend on a single leader: two leaders measure twice, and only one of them can write a manifest or
-a version of the table. A new leader derives its state from storage and the hub: see `measure` and `table.committer`.
+a version of the table; the watermark never falls. A new leader derives its state from storage and the hub: see
+`measure` and `table.committer`.
 """
 
 import asyncio
@@ -20,7 +21,8 @@ from eventconsumer_processor.batch.batcher import Batcher
 from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure, segments_of
-from eventconsumer_processor.errors import LeaseLost
+from eventconsumer_processor.batch.watermark import WatermarkFile
+from eventconsumer_processor.errors import LeaseLost, SourceError
 from eventconsumer_processor.identity.records import LEAD_SECONDS, is_displaced, leader_name, take_lead
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.partition.dependencies import PumpDependencies
@@ -52,6 +54,7 @@ class Leader:
         self.fleet: FleetReport | None = None
         self._problems: list[Problem] = []
         self._table_problems: list[Problem] = []
+        self._watermark_problems: list[Problem] = []
         self._committer: Committer | None = None
         self._deps = deps
         self._blobs = blobs
@@ -66,7 +69,7 @@ class Leader:
     @property
     def problems(self) -> list[Problem]:
         """Problems that need an action."""
-        return [*self._problems, *self._table_problems]
+        return [*self._problems, *self._table_problems, *self._watermark_problems]
 
     async def run(self) -> None:
         """Compete for the leader lease until cancelled, or until another resource owns the chain."""
@@ -170,6 +173,7 @@ class Leader:
         self.fleet = None
         self._problems = []
         self._table_problems = []
+        self._watermark_problems = []
         self._committer = None
         self._partitions.allow_rest(True)
         deps, batches = self._deps, BatchLog(self._blobs, self._deps.config.sink.prefix)
@@ -177,6 +181,7 @@ class Leader:
             deps.config, deps.hub, deps.info, batches=batches, eras=self._eras(), identity=deps.chain, now=deps.now
         )
         self._batcher = Batcher(deps.config, self._measured, batches, now=deps.now)
+        self._watermark = WatermarkFile(self._blobs, self._prefix, deps.chain, deps.now)
 
     async def _measure_once(self) -> None:
         partitions, listing = self._partitions.partition_ids, self._partitions.listing
@@ -191,7 +196,23 @@ class Leader:
             return
         if times := self._throttle.over("measure"):
             log.info("lag and batches are measured again", failures=times)
+        with contextlib.suppress(SourceError):  # the pumps report problems of the hub
+            await self._measured.ask_partitions()
         await self._measured.ask_heads(partitions)
+        self._measured.advance(partitions)
+        self._watermark_problems = await self._publish()
         fleet = self._measured.report(partitions, listing)
-        self.fleet = fleet.model_copy(update={"table": self._committer.report if self._committer else None})
+        table = self._committer.report if self._committer else None
+        self.fleet = fleet.model_copy(update={"table": table, "watermark": self._watermark.report})
         self._partitions.allow_rest(self.fleet.lag_events == 0)  # new files are noticed by their checkpoints
+
+    async def _publish(self) -> list[Problem]:
+        try:
+            await self._watermark.publish(self._measured.completeness())
+        except StorageError as error:
+            if times := self._throttle.again("watermark", str(error)):
+                log.warning("failed to write the watermark; retrying", error=str(error), times=times)
+            return [problems.of(self._deps.config, problems.SINK, error)]
+        if times := self._throttle.over("watermark"):
+            log.info("the watermark is written again", failures=times)
+        return []

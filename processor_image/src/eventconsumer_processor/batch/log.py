@@ -8,6 +8,7 @@ files are not processed again.
 
 import asyncio
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from pydantic import ValidationError
 
@@ -31,6 +32,7 @@ class BatchState:
         committed_reason: Why the last committed batch started.
         commit: The record of the last committed batch; None: no such record, or it cannot be parsed.
         damage: Why it cannot be parsed.
+        watermark: All events that were enqueued before are in committed batches, by their manifests; None: unknown.
     """
 
     last: BatchManifest | None = None
@@ -38,6 +40,7 @@ class BatchState:
     committed_reason: str = ""
     commit: CommitReport | None = None
     damage: Damaged | None = None
+    watermark: datetime | None = None
 
     @property
     def open(self) -> BatchManifest | None:
@@ -100,7 +103,7 @@ class BatchLog:
             return state
         before = await self._read(last.number - 1)
         _, commit, damage = await self._commit(before.number)
-        return replace(state, committed_reason=before.reason, commit=commit, damage=damage)
+        return replace(state, committed_reason=before.reason, commit=commit, damage=damage, watermark=before.watermark)
 
     async def poll(self, state: BatchState) -> BatchState:
         """Look for the commit record of the open batch, and read a damaged one again; returns the new state."""
@@ -112,7 +115,14 @@ class BatchLog:
         there, commit, damage = await self._commit(state.open.number)
         if not there:
             return state
-        return replace(state, committed=True, committed_reason=state.open.reason, commit=commit, damage=damage)
+        return replace(
+            state,
+            committed=True,
+            committed_reason=state.open.reason,
+            commit=commit,
+            damage=damage,
+            watermark=state.open.watermark or state.watermark,
+        )
 
     async def freeze(self, manifest: BatchManifest) -> BatchManifest:
         """Write a manifest; returns the existing one if another leader was faster."""

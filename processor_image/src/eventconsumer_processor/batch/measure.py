@@ -5,7 +5,8 @@ lease. Its state is derived from storage at the start.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import structlog
@@ -22,10 +23,12 @@ from eventconsumer_processor.batch.log import BatchLog, BatchState
 from eventconsumer_processor.batch.plan import Waiting
 from eventconsumer_processor.batch.rate_limit import start_of, turn
 from eventconsumer_processor.batch.report import batch_report, count
+from eventconsumer_processor.batch.watermark import MARGIN, Complete, later, not_taken, of_partition, without
 from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.lease.model import Lease, Listing
 from eventconsumer_processor.partition import marks
 from eventconsumer_processor.sink.chains import chains_of
+from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo
 from eventconsumer_processor.table.committer import Segment
 from eventconsumer_storage.blobs import BlobStore
@@ -76,6 +79,7 @@ class Measure:
         """
         self.identity = identity
         self.state = BatchState()
+        self.complete: datetime | None = None  # all events that were enqueued before are in the files of `eras`
         self._config = config
         self._hub = hub
         self._info = info
@@ -85,6 +89,9 @@ class Measure:
         self._throttle = LogThrottle(lambda: now().timestamp())
         self._restored = False
         self._heads: dict[str, Heads] = {}
+        self._listed: tuple[datetime, frozenset[str]] | None = (
+            None  # the hub's partitions, and when they were requested
+        )
         self._turn = 0  # start index of the next round of requests
         self._looked: dict[str, datetime] = {}  # partition -> time of the last request for its next file
         self._replaced = config.processing.handler is not None and (
@@ -126,6 +133,8 @@ class Measure:
             elif self._is_due(ledger, listing.leases.get(partition)):
                 await ledger.follow()
                 self._looked[partition] = self._now()
+            if ledger is not None and self._is_watched:
+                await ledger.seek_end()
         await self.poll()
 
     async def poll(self) -> None:
@@ -168,8 +177,9 @@ class Measure:
 
         async def ask(question: int, partition: str) -> None:
             await asyncio.sleep(start_of(question))
+            sent = self._now()
             info = await self._hub.partition(partition)
-            self._heads.setdefault(partition, Heads()).see(info, self._now())
+            self._heads.setdefault(partition, Heads()).see(info, self._now(), sent)
 
         asking = (ask(question, partition) for question, partition in enumerate(chosen, start=1))
         answers = await asyncio.gather(*asking, return_exceptions=True)
@@ -185,6 +195,71 @@ class Measure:
                 )  # fmt: skip
         elif times := self._throttle.over("heads"):
             log.info("end offsets of partitions can be read again", failures=times)
+
+    async def ask_partitions(self) -> HubInfo:
+        """Request the partitions that the hub has now.
+
+        Raises:
+            SourceError: The hub did not answer.
+        """
+        sent = self._now()
+        info = await self._hub.describe()
+        self._listed = (sent, frozenset(info.partition_ids))
+        return info
+
+    def advance(self, partitions: Sequence[str]) -> None:
+        """Determine `complete` again, from the files and the answers of the hub; see `watermark`.
+
+        Args:
+            partitions: All partition ids that hosts know.
+        """
+        if self._listed is None or not self._is_watched:
+            return
+        sent, listed = self._listed
+        if not listed <= set(partitions):
+            return  # hosts do not know a new partition yet; its events are later than `complete`
+        times: list[datetime | None] = [sent - MARGIN]  # events of partitions that are added are not older
+        for partition in partitions:
+            ledger, heads = self.ledgers.get(partition), self._heads.get(partition, Heads())
+            times.append(of_partition(ledger, heads.info, heads.sent))
+        known = [time for time in times if time is not None]
+        if len(known) == len(times):
+            self.complete = later(self.complete, min(known))
+
+    def without(self, era: Era, taken: Mapping[str, Sequence[Slot]]) -> datetime | None:
+        """All events that were enqueued before are in batches, if the next one takes these files; None: unknown.
+
+        Args:
+            era: The segment of the files.
+            taken: Files in no batch, the first ones of each partition.
+        """
+        left = (
+            slot
+            for each in self.eras
+            for slot in not_taken(
+                {p: ledger.pending for p, ledger in each.ledgers.items()}, taken if each is era else {}
+            )
+        )
+        return without(self.complete, left)
+
+    def completeness(self) -> Complete | None:
+        """What is complete; None: unknown."""
+        if self.complete is None:
+            return None
+        newest = self.eras[-1]
+        ends = {partition: ledger.next for partition, ledger in sorted(newest.ledgers.items())}
+        found = Complete(self.complete, newest.incarnation, ends)
+        if self._config.batches is None:
+            return found
+        commits = self.state.watermark
+        if self.state.open is None:
+            commits = later(commits, self.without(newest, {}))
+        return found if commits is None else replace(found, commits=commits, batch=self.state.committed_number)
+
+    @property
+    def _is_watched(self) -> bool:
+        """Whether there is a watermark: not without files, and not for a part of the events."""
+        return not self._replaced and self._config.replay is None
 
     def _all(self) -> list[Ledger]:
         return [ledger for era in self.eras for ledger in era.ledgers.values()]

@@ -19,11 +19,12 @@ from eventconsumer_api.batch import BatchFile, BatchManifest, Range, Totals
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.spark import BatchLimits, Trigger
 from eventconsumer_api.v1alpha1 import FileFormat
+from eventconsumer_processor.batch.watermark import later
 from eventconsumer_processor.sink import gaps
 from eventconsumer_processor.sink.gaps import GapReason
 from eventconsumer_processor.sink.slots import Slot
 
-FILES, BYTES, AGE, SCHEDULE = "Files", "Bytes", "Age", "Schedule"
+FILES, BYTES, AGE, SCHEDULE, WINDOW = "Files", "Bytes", "Age", "Schedule", "Window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ def freeze(
     reason: str,
     now: datetime,
     file_format: FileFormat = FileFormat.PARQUET,
+    watermark: datetime | None = None,
 ) -> BatchManifest:
     """The manifest of the next batch with all these files.
 
@@ -125,6 +127,7 @@ def freeze(
         reason: The trigger.
         now: Wall clock.
         file_format: The format of the files.
+        watermark: All events that were enqueued before are in these files, or in earlier batches; None: unknown.
     """
     continues = last is not None and last.incarnation == incarnation  # else the first batch of a segment
     before = {**starts, **(last.next if last and continues else {})}
@@ -166,4 +169,5 @@ def freeze(
             bytes=totals.bytes + sum(file.size for file in files),
             gap_events=totals.gap_events + lost,
         ),
+        watermark=later(watermark, last.watermark if last else None),
     )

@@ -25,6 +25,7 @@ from eventconsumer_api.host_report import HostReport, HostState, Problem, Storag
 from eventconsumer_api.mounts import credentials
 from eventconsumer_processor.batch.leader import Leader
 from eventconsumer_processor.batch.measure import eras_of
+from eventconsumer_processor.batch.watermark import STEP
 from eventconsumer_processor.handler.deadletter import DeadLetters
 from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
@@ -129,6 +130,7 @@ class Host:
             leads=leads,
             rests=self._messages.current() is not None and not self._config.leases.shared,
             looks=3600 / table.max_seconds * len(partitions.partition_ids) if table and leads and partitions else 0.0,
+            writes=3600 / STEP.total_seconds() if leads else 0.0,
         )
         return StorageReport(calls_per_hour=self._storage_calls.per_hour(), idle_calls_per_hour=idle)
 

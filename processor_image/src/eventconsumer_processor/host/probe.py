@@ -3,8 +3,8 @@
 The probe registers and measures the lag like a leading host and serves the same report at /status. It owns no
 partitions: it reads no events, acquires no leases, and writes no files or checkpoints. It freezes Spark batches:
 pending files become a batch when its trigger fires, even while no host runs. It registers the last files of the hosts
-in the table. Manifests and versions of the table are written only if absent, so a leading host at the same time does no
-harm.
+in the table, and writes the watermark. Manifests and versions of the table are written only if absent, and the
+watermark never falls, so a leading host at the same time does no harm.
 
 Each round reads the end offsets of the hub, which is free. It reads leases and files once a minute, or when events may
 be in no file; while a batch is open, each round looks for its commit record. The probe loads neither the code that
@@ -13,7 +13,8 @@ reads and writes events nor the user's handler.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import structlog
 
@@ -26,6 +27,7 @@ from eventconsumer_processor import problems
 from eventconsumer_processor.batch.batcher import Batcher
 from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure, eras_of, segments_of
+from eventconsumer_processor.batch.watermark import WatermarkFile
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
 from eventconsumer_processor.host.registration import Registration, register
 from eventconsumer_processor.lease.layouts import lease_store
@@ -42,6 +44,22 @@ RETRY_SECONDS = 5.0
 ROUND_SECONDS = 60.0  # time limit of a round
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a registered probe does, as a leading host does it."""
+
+    measure: Measure
+    batcher: Batcher
+    committer: Committer | None
+    watermark: WatermarkFile
+
+    def report(self, partitions: Sequence[str], listing: Listing) -> FleetReport:
+        """The report of the consumer."""
+        report = self.measure.report(partitions, listing)
+        table = self.committer.report if self.committer else None
+        return report.model_copy(update={"table": table, "watermark": self.watermark.report})
 
 
 class Probe:
@@ -101,49 +119,38 @@ class Probe:
     async def _run_registered(self, registration: Registration, seen: str) -> None:
         """Measure until stopped, until a credential changes, or until a request fails."""
         part = problems.HUB  # the part that the current request concerns
-        config, info = self._config, registration.info
-        leases = lease_store(config, info, registration.leases, self._clock)
-        batches = BatchLog(registration.sink, config.sink.prefix)
-        eras = eras_of(config, info, registration.segments, registration.sink)
-        measure = Measure(
-            config, registration.hub, info, batches=batches, eras=eras, identity=registration.chain, now=utc_now
-        )
-        batcher = Batcher(config, measure, batches, now=utc_now)
-        segments = segments_of(eras)
-        committer = (
-            Committer(registration.sink, config.sink.prefix, registration.chain, segments, now=utc_now)
-            if config.table
-            else None
-        )
+        work, config = self._work(registration), self._config
+        leases = lease_store(config, registration.info, registration.leases, self._clock)
         looked, listing = float("-inf"), None
         try:
             while not self._stop.is_set() and self._fingerprint() == seen:
                 async with asyncio.timeout(ROUND_SECONDS):
                     part = problems.HUB
-                    self._partitions = (await registration.hub.describe()).partition_ids
-                    await measure.ask_heads(self._partitions)
+                    self._partitions = (await work.measure.ask_partitions()).partition_ids
+                    await work.measure.ask_heads(self._partitions)
                     # Before new events are reported, check whether they are in files already.
                     if (
                         listing is None
-                        or self._is_behind(measure, listing)
+                        or self._is_behind(work.measure, listing)
                         or self._clock() - looked >= STORAGE_SECONDS
                     ):
                         part = problems.LEASES
                         listing = await leases.list(self._partitions)
                         part = problems.SINK
-                        await measure.follow(self._partitions, listing)
+                        await work.measure.follow(self._partitions, listing)
                         looked = self._clock()
-                        if committer:
-                            await committer.advance(self._partitions)
+                        if work.committer:
+                            await work.committer.advance(self._partitions)
                     else:
                         part = problems.SINK
-                        await measure.poll()
-                    await batcher.plan()
+                        await work.measure.poll()
+                    work.measure.advance(self._partitions)
+                    await work.batcher.plan()
+                    await work.watermark.publish(work.measure.completeness())
                 leased = listing.leases
-                short = [measure.shorter(partition, leased.get(partition)) for partition in self._partitions]
-                self._problems = [*batcher.problems, *filter(None, short)]
-                report = measure.report(self._partitions, listing)
-                self._fleet = report.model_copy(update={"table": committer.report if committer else None})
+                short = [work.measure.shorter(partition, leased.get(partition)) for partition in self._partitions]
+                self._problems = [*work.batcher.problems, *filter(None, short)]
+                self._fleet = work.report(self._partitions, listing)
                 if times := self._throttle.over("round"):
                     log.info("lag is measured again", failures=times)
                 self._heartbeat.beat()
@@ -158,6 +165,21 @@ class Probe:
                 log.warning("measuring lag timed out; retrying", part=part, times=times)
         finally:
             await registration.close()
+
+    def _work(self, registration: Registration) -> "_Work":
+        config, info, sink = self._config, registration.info, registration.sink
+        batches = BatchLog(sink, config.sink.prefix)
+        eras = eras_of(config, info, registration.segments, sink)
+        measure = Measure(
+            config, registration.hub, info, batches=batches, eras=eras, identity=registration.chain, now=utc_now
+        )
+        committer = Committer(sink, config.sink.prefix, registration.chain, segments_of(eras), now=utc_now)
+        return _Work(
+            measure=measure,
+            batcher=Batcher(config, measure, batches, now=utc_now),
+            committer=committer if config.table else None,
+            watermark=WatermarkFile(sink, config.sink.prefix, registration.chain, utc_now),
+        )
 
     def _is_behind(self, measure: Measure, listing: Listing) -> bool:
         """Whether events may be in no file."""

@@ -32,6 +32,7 @@ _PRECISION = timedelta(seconds=1)
 class PartitionInfo:
     """The retained range of a partition; both sequence numbers are -1 if it never had an event.
 
+    `read_at` is when the hub read these values, by its own clock; None: the hub does not tell.
     The offset of the last event is left out: with geo-replication, it is not a valid position (LastEnqueuedOffset of
     PartitionProperties in azure-sdk-for-net).
     """
@@ -40,6 +41,7 @@ class PartitionInfo:
     last: int
     last_enqueued_time: datetime
     is_empty: bool
+    read_at: datetime | None = None
 
     @property
     def earliest(self) -> int:

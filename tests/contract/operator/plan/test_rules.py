@@ -79,6 +79,10 @@ BREAKS: dict[str, dict[str, Any]] = {
     "sink: storageAccountUrl is required": spec(sink={"authentication": IDENTITY}),
     "sink.layout: Capture is the layout": spec(sink={"layout": "Capture"}),
     "sink.emptyFiles needs": spec(sink={"emptyFiles": True}),
+    "spark.trigger.windowSeconds must divide a day": GOOD
+    | {"spark": {"output": OUTPUT, "trigger": {"windowSeconds": 7000}}},
+    "spark.trigger.windowSeconds alone starts batches": GOOD
+    | {"spark": {"output": OUTPUT, "trigger": {"windowSeconds": 3600, "files": 5}}},
     "sink.table registers Parquet files": spec(sink={"table": {}, "format": "Avro"}),
     "sink.table registers files, and": spec(sink={"table": {}}, processing=REPLACE),
     "spark.output.path is required": spec(spark={"enabled": True}),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.conditions import ConditionType
-from eventconsumer_api.host_report import PartitionReport, Problem, TableReport
+from eventconsumer_api.host_report import PartitionReport, Problem, TableReport, WatermarkReport
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus, SparkStatus
 from eventconsumer_operator.conditions.status import MESSAGE_LIMIT, make_status, same_but_numbers, wire
@@ -389,6 +389,10 @@ def test_lag_and_totals_are_numbers_and_ownership_is_not() -> None:
     lagging = status_of(healthy(status=one, reports={"orders-host-0": report(fleet=fleet(files=9))}))
     assert one != lagging
     assert same_but_numbers(one, lagging)
+    complete = fleet().model_copy(update={"watermark": WatermarkReport(files=NOW)})
+    moved = status_of(healthy(status=one, reports={"orders-host-0": report(fleet=complete)}))
+    assert moved.drained.watermark == NOW
+    assert same_but_numbers(one, moved)
     unowned = status_of(healthy(status=one, reports={"orders-host-0": report(fleet=fleet(owned=7))}))
     assert not same_but_numbers(one, unowned)
 

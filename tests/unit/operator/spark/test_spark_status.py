@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.batch import BatchJob
-from eventconsumer_api.host_report import CommitReport, FleetReport
+from eventconsumer_api.host_report import CommitReport, FleetReport, WatermarkReport
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.spark import History
-from eventconsumer_api.status import EventConsumerStatus, SparkStatus
+from eventconsumer_api.status import EventConsumerStatus, SparkStatus, WatermarkStatus
 from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.names import application_name, batch_replay_name
@@ -228,6 +228,17 @@ def test_what_was_left_out_is_told() -> None:
     assert (found.quarantine.files, found.last_commit.rows_written) == (1, 4)
 
 
+def test_up_to_when_all_events_are_in_committed_batches_is_told() -> None:
+    for watermark, expected in (
+        (None, None),
+        (WatermarkReport(files=NOW), None),
+        (WatermarkReport(files=NOW, commits=NOW, batch=3), WatermarkStatus(time=NOW, batch=3)),
+    ):
+        leader = fleet(committed=3).model_copy(update={"watermark": watermark})
+        found = status_of(world(leader=leader)).spark
+        assert found is not None and found.watermark == expected
+
+
 def test_files_that_come_faster_than_they_are_processed() -> None:
     leader = fleet(batch=batch()).model_copy(update={"pending_files": 30, "pending_bytes": 10})
     tight = spec_with("spark.batch", {"maxFiles": 19}, WITH_SPARK)
@@ -236,6 +247,8 @@ def test_files_that_come_faster_than_they_are_processed() -> None:
     assert (status, reason) == ("True", "SparkBehind")
     assert "Raise spec.spark.driver.cores" in message
     assert healthy(world(local, leader=leader, now=NOW))[1] == "Progressing"
+    window = spec_with("spark.trigger", {"windowSeconds": 3600}, tight)
+    assert healthy(world(local, spec=window, leader=leader, now=NOW))[1] == "Progressing"  # files wait for its end
     large = healthy(world(job(NAME), spec=spec_with("spark.mode", "Executors", tight), leader=leader, now=NOW))
     assert "Raise spec.spark.executor.instances (now 2)" in large[2]
 
