@@ -176,6 +176,25 @@ async def test_a_partition_that_was_added_counts_before_hosts_know_it() -> None:
 
 
 @virtual
+async def test_what_counts_is_when_the_hub_was_asked_and_not_when_it_answered() -> None:
+    world = World(TimedHub(1))
+    world.hub.publish("0", 1)
+    await world.drain("0", 0)
+    measure = await world.measure()
+    await world.report(measure)
+    for last in (measure.ask_heads(["0"]), measure.ask_partitions()):
+        await asyncio.sleep(300)
+        world.hub.seconds = 0.0
+        await measure.ask_partitions()
+        await measure.ask_heads(["0"])
+        asked, world.hub.seconds = now(), 50.0  # an event that is enqueued meanwhile is in no answer
+        await last
+        await asyncio.sleep(100)
+        measure.advance(["0"])
+        assert measure.complete == asked - MARGIN
+
+
+@virtual
 async def test_a_list_of_partitions_that_is_old_is_complete_up_to_its_time() -> None:
     world = World(TimedHub(1))
     world.hub.publish("0", 1)
