@@ -7,6 +7,7 @@ exactly once.
 import contextlib
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -55,6 +56,15 @@ def test_a_resource_that_is_applied_again_while_its_driver_runs_goes_on_with_the
     shop.apply()
     spark = shop.until_processed()
     assert spark["lastBatch"] >= open_batch and not spark["failures"], spark
+    processed = datetime.now(UTC)
+
+    def complete() -> bool:
+        """Whether all events are in committed batches, as the watermark says."""
+        found = shop.spark().get("watermark")
+        return found is not None and datetime.fromisoformat(found["time"]) >= processed
+
+    shop.until(complete, "the watermark has passed the events")
+    assert shop.spark()["watermark"]["batch"] == spark["lastBatch"]
 
 
 @pytest.mark.parametrize(

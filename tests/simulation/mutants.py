@@ -53,10 +53,8 @@ TOLD = {"start": 4, "operator": 4, "tell wrongly": 6}
 REBUILT = {"delete lease": 30, "delete leases": 40, "hold a file": 8, "release": 6, "upset": 0.3}
 AGAIN = {"recreate resource": 8, "start": 3, "crash": 2}
 LOSES = {"fail over": 20, "produce": 2, "recreate hub": 4}
-PAUSED = {"pause": 6, "resume": 4, "start": 3, "produce": 2, "move broker": 10}
 HOLES = {"retention": 6, "freeze link": 3, "cut": 3}
 
-WATERMARKS = frozenset({"W1", "W2"})
 NOT_COMPARED = Change("identity/records.py", "if found is not None and not belongs(found.record, wanted):", "if False:")
 
 MUTANTS: Mapping[str, Mutant] = {
@@ -285,25 +283,11 @@ MUTANTS: Mapping[str, Mutant] = {
             ),
         ),
     ),
-    "the hub had no more events when its answer came": Mutant(
-        (
-            Change("batch/measure.py", "see(info, self._now(), sent)", "see(info, self._now(), self._now())"),
-            Change("batch/measure.py", "[sent - MARGIN]", "[]"),  # the list of partitions is requested before
-        ),
-        PAUSED,
-        steps=100,
-        only=WATERMARKS,
-    ),
     "clocks are as one": Mutant(
         (Change("batch/watermark.py", "MARGIN = timedelta(seconds=60)", "MARGIN = timedelta(0)"),), {"move broker": 8}
     ),
     "partitions that no host has opened are complete": Mutant(
         (Change("batch/measure.py", "if len(known) == len(times):", "if known:"),), {"add partition": 10}
-    ),
-    "another event under the last number counts as the last one": Mutant(
-        (Change("batch/watermark.py", "marks.same(ledger.end, marks.end_of(info)) is not False", "True"),),
-        LOSES,
-        only=WATERMARKS,
     ),
     "a batch is as complete as the files": Mutant(
         (
@@ -321,7 +305,7 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "the watermark is overwritten": Mutant(
         (Change("batch/watermark.py", ", if_match=self._etag, if_absent=self._etag is None)", ")"),),
-        PAUSED | {"hold a watermark": 8, "release": 3},
+        ZOMBIES | {"hold a watermark": 8, "start": 3, "produce": 2},
     ),
     "the fleet is never balanced": Mutant(
         (Change("lease/balancer.py", "STEAL_GAP = 2", "STEAL_GAP = 200"),), {"start": 3}

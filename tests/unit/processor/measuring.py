@@ -1,5 +1,6 @@
 """A consumer that is measured, on fakes that behave, in virtual time."""
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +13,7 @@ from eventconsumer_processor.batch.measure import Measure
 from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
 from eventconsumer_processor.sink.slots import Chain, Draft, EnqueuedRange
-from eventconsumer_processor.source.hub import PartitionInfo
+from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub
 from tests.unit.processor.stage import CONFIG, virtual_clock
@@ -25,6 +26,7 @@ class TimedHub(FakeHub):
         super().__init__(partitions)
         self.newest: dict[str, datetime] = {}
         self.silent = False
+        self.seconds = 0.0  # until it answers
 
     def publish(self, partition: str, count: int) -> None:
         self.partitions[partition].add(*[b"x"] * count)
@@ -33,7 +35,15 @@ class TimedHub(FakeHub):
     async def partition(self, partition: str) -> PartitionInfo:
         if self.silent:
             raise HubUnreachable("no answer")
-        return replace(await super().partition(partition), last_enqueued_time=self.newest.get(partition, CREATED))
+        found = await super().partition(partition)
+        newest = self.newest.get(partition, CREATED)
+        await asyncio.sleep(self.seconds)
+        return replace(found, last_enqueued_time=newest)
+
+    async def describe(self) -> HubInfo:
+        found = await super().describe()
+        await asyncio.sleep(self.seconds)
+        return found
 
 
 def now() -> datetime:

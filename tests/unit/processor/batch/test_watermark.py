@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -173,6 +174,24 @@ async def test_a_partition_that_was_added_counts_before_hosts_know_it() -> None:
     await world.drain("1", 0)
     await world.report(measure)
     assert measure.complete == now() - MARGIN
+
+
+@virtual
+async def test_what_counts_is_when_the_hub_was_asked_and_not_when_it_answered() -> None:
+    world = World(TimedHub(1))
+    world.hub.publish("0", 1)
+    await world.drain("0", 0)
+    measure = await world.measure()
+    await world.report(measure)
+    ask_heads, ask_partitions = partial(measure.ask_heads, ["0"]), measure.ask_partitions
+    for first, then in ((ask_heads, ask_partitions), (ask_partitions, ask_heads)):
+        await asyncio.sleep(300)
+        asked, world.hub.seconds = now(), 50.0  # an event that is enqueued meanwhile is in no answer
+        await first()
+        world.hub.seconds = 0.0
+        await then()
+        measure.advance(["0"])
+        assert measure.complete == asked - MARGIN
 
 
 @virtual
