@@ -1,6 +1,6 @@
 """What a batch takes in a driver of its own and in a resident driver: seconds, CPU, and memory over many batches.
 
-    python -m tests.bench.spark_resident [--batches 20] [--alone 3] [--java OPTIONS]
+    python -m tests.bench.spark_resident [--batches 20] [--alone 2] [--java=OPTIONS]
 
 Both run the shipped program on this machine against an Azurite, with the files of a batch already drained: first
 `--alone` batches, each in a driver of its own, then `--batches` in one resident driver. Seconds are from the moment at
@@ -180,7 +180,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=20_000, help="in a batch")
     parser.add_argument("--files", type=int, default=8, help="in a batch")
     parser.add_argument("--every", type=int, help="print every so many batches; default: 50, or 1 for up to 50 batches")
-    parser.add_argument("--java", default="", help=f"options of the JVM, such as '{QUICK}'")
+    parser.add_argument("--java", default=QUICK, help="options of the JVM; default: %(default)s")
     parser.add_argument("--memory", default="1g", help="maximum heap of the JVM")
     options = parser.parse_args()
     every = options.every or (1 if options.batches <= 50 else 50)

@@ -76,7 +76,7 @@ def test_batch_finds_nothing_of_the_one_before_and_its_failure_ends_the_driver(
     freeze(drained, 3)
     ended = driver(job, PROGRAMS, env={"WAY": "leave_traces"})
     assert ended.returncode == 1, ended.stdout
-    assert committed(drained, 2).rows_written == 10, ended.stdout
+    assert drained.commit(2) is not None, ended.stdout
     assert "batch 3 cannot be priced" in ended.stdout
     assert drained.commit(3) is None
     assert released(drained.container, 3)

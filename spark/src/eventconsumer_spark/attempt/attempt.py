@@ -157,13 +157,13 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     began = time.monotonic()
     store, number = site.store, job.number
     if earlier := find_commit(store, site.commits, number):
-        return _nothing_to_do(earlier)
+        return _nothing_to_do(earlier, ending)
     manifest = load_manifest(store, job)
     check_files(store, manifest)
     previous = previous_commit(store, site.commits, number, first=job.replay.first if job.replay else 1)
     taken = take(store, attempt_name(site.commits, number), new_claim(job), ending.lost)
     if isinstance(taken, Decided):
-        return _nothing_to_do(publish(store, site.commits, number, taken.content))
+        return _nothing_to_do(publish(store, site.commits, number, taken.content), ending)
     ending.hold(taken)
     taken.keeper.start()
     attempt = Attempt(job, site, manifest, previous, taken, ending, began)
@@ -171,7 +171,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
         # Checked again: a commit is older than the claim only if a user deleted a claim.
         if earlier := find_commit(store, site.commits, number):
             attempt.end()
-            return _nothing_to_do(earlier)
+            return _nothing_to_do(earlier, ending)
         site.ensure_output()
         site.claim_output(job)
     except BaseException:
@@ -188,7 +188,8 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     return attempt
 
 
-def _nothing_to_do(earlier: BatchCommit) -> BatchCommit:
+def _nothing_to_do(earlier: BatchCommit, ending: Ending) -> BatchCommit:
+    ending.hold(None)
     log.info(
         "batch %d was committed by %s at %s: no work left", earlier.number, earlier.application, earlier.committed_at
     )

@@ -30,7 +30,7 @@ from eventconsumer_storage.errors import StorageError
 log = logging.getLogger("eventconsumer.spark")
 
 _OPTIMIZE = "spark.databricks.delta.optimize"
-_RECENT = 30  # Number of versions to read before all versions are read.
+_RECENT = (1, 30)  # Numbers of versions to read before all versions are read: each version is a request.
 _STATISTICS = ("sequence_number", "enqueued_time", "partition_id", "partition_key")
 
 
@@ -184,7 +184,7 @@ def version_of(spark: SparkSession, table: str) -> int:
 
 
 def _find(spark: SparkSession, table: str, own: Mapping[str, Any]) -> Appended:
-    for limit in (f" LIMIT {_RECENT}", ""):
+    for limit in (*(f" LIMIT {number}" for number in _RECENT), ""):
         for entry in spark.sql(f"DESCRIBE HISTORY delta.`{table}`{limit}").collect():
             note = _note(entry["userMetadata"])
             if own.items() <= note.items():
