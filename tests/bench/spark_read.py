@@ -1,9 +1,12 @@
-"""Rows a second of the shipped Spark program, against Spark alone over the same files in the same run.
+"""Rows and CPU time of the shipped Spark program, against Spark alone over the same files in the same run.
 
 `python -m tests.bench.spark_read` prints a table for each storage, local files and an Azurite on this machine: a bare
-count and a bare `read.parquet(…).write` of drained files, then the program, with its checks, for each kind of output.
-The ways run in turn, so each round compares them under the same load of the machine; the ratio is the median over the
-rounds. Azurite uses the cores of this machine, so the figures of local files are those of Spark.
+count, a bare `read.parquet(…).write` of drained files and the same with `from_json`, then the program, with its checks,
+for each kind of output. The ways run in turn, so each round compares them under the same load of the machine; a ratio
+is the median over the rounds. CPU time is that of the driver, Java and Python; it depends less on other load than
+seconds do. Azurite uses the cores of this machine, so the figures of local files are those of Spark.
+
+Growth: `--rows 1000000 4000000` measures each number of rows, and `--cores 1` one core instead of two.
 """
 
 import argparse
@@ -16,12 +19,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from azure.storage.blob import BlobServiceClient
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, Totals
 from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
@@ -34,6 +39,7 @@ from eventconsumer_spark.input.reading import check_count, read_events
 from eventconsumer_spark.job import write_batch
 from eventconsumer_spark.output.folder import remove_folder
 from eventconsumer_spark.storage.abfs import AbfsFolder
+from tests.bench.machine import cpu_seconds
 from tests.integration.spark import live
 from tests.integration.spark.drivers import fetch_jars
 from tests.support.azurite import AzuriteProcess
@@ -44,8 +50,9 @@ RESOURCE = ResourceRef(namespace="bench", name="orders", uid="bench")
 SCHEMA = "site STRING, sensor STRING, unit STRING, state STRING, id BIGINT, value DOUBLE, trace STRING"
 START_MS = 1_767_323_045_000
 BARE = "bare read, write Parquet"
-"""The way to which the others are compared; with the zstd level that Parquet has without our settings."""
+"""The way to which the others are compared, with our zstd level, 1."""
 PARQUETS_LEVEL = ("parquet.compression.codec.zstd.level", 3)
+"""The level that Parquet has without our settings."""
 
 
 @dataclass(frozen=True)
@@ -125,14 +132,20 @@ def shipped(batch: Batch) -> int:
 def ways(spark: SparkSession, files: list[BatchFile], root: AbfsFolder) -> dict[str, Callable[[str], Any]]:
     """What is compared; each takes the name of a new output."""
     paths = [root.child(file.path) for file in files]
+    parsed = F.from_json(F.col("body").cast("string"), SCHEMA)
 
     def program(**output: Any) -> Callable[[str], Any]:
         return lambda name: shipped(batch_of(spark, files, root, name, **output))
 
     return {
         "bare read, count": lambda _: spark.read.parquet(*paths).count(),
-        BARE: lambda name: spark.read.parquet(*paths).write.option(*PARQUETS_LEVEL).parquet(root.child(name)),
-        "the same, zstd level 1 as ours": lambda name: spark.read.parquet(*paths).write.parquet(root.child(name)),
+        BARE: lambda name: spark.read.parquet(*paths).write.parquet(root.child(name)),
+        "the same, Parquet's zstd level": lambda name: (
+            spark.read.parquet(*paths).write.option(*PARQUETS_LEVEL).parquet(root.child(name))
+        ),
+        "the same with from_json": lambda name: (
+            spark.read.parquet(*paths).withColumn("body", parsed).write.parquet(root.child(name))
+        ),
         "program, Parquet": program(format="Parquet"),
         "program, Delta": program(),
         "program, Delta by date": program(partitionByDate=True),
@@ -140,36 +153,52 @@ def ways(spark: SparkSession, files: list[BatchFile], root: AbfsFolder) -> dict[
     }
 
 
-def measure(spark: SparkSession, place: Place, options: argparse.Namespace) -> None:
+@dataclass(frozen=True)
+class Taken:
+    """What one run of a way takes: seconds, and CPU seconds of the driver."""
+
+    seconds: float
+    cpu: float
+
+
+def measure(spark: SparkSession, place: Place, rows: int, options: argparse.Namespace) -> None:
     """Run each way over the same files, and print one line for it."""
-    each = options.rows // options.files
+    each = rows // options.files
     files = [drained_file(place.put, str(n % 4), n // 4 * each, each) for n in range(options.files)]
     size = sum(file.size for file in files)
     total = each * options.files
     cores = spark.sparkContext.defaultParallelism
     print(f"{place.name}: {total:,} events of {BODY_BYTES} bytes, {options.files} files, {size / 1024**2:.0f} MiB")
-    found = ways(spark, files, place.root)
-    seconds: dict[str, list[float]] = {name: [] for name in found}
+    found = {name: run for name, run in ways(spark, files, place.root).items() if name in (options.only or [name])}
+    taken: dict[str, list[Taken]] = {name: [] for name in found}
     for number in range(options.warm_up + options.rounds):
         for name, run in found.items():
-            taken = timed(lambda run=run: run("out"))  # type: ignore[misc]
+            one = timed(spark, lambda run=run: run("out"))  # type: ignore[misc]
             if number >= options.warm_up:
-                seconds[name].append(taken)
+                taken[name].append(one)
             for folder in ("out", "out_quarantine"):
                 remove_folder(spark, place.root.child(folder))
-    print(f"  median of {options.rounds} rounds, {cores} cores          seconds        rows/s   of bare   (range)")
-    for name, times in seconds.items():
-        ratios = sorted(bare / own for bare, own in zip(seconds[BARE], times, strict=True))
-        middle, ratio = statistics.median(times), statistics.median(ratios)
+    heads = ("seconds", "rows/s", "of bare", "(range)", "CPU s", "of bare")
+    print(f"  {f'median of {options.rounds} rounds, {cores} cores':<32}" + "".join(f"{head:>14}" for head in heads))
+    for name, runs in taken.items():
+        seconds, cpu = statistics.median(one.seconds for one in runs), statistics.median(one.cpu for one in runs)
+        pairs = list(zip(taken[BARE], runs, strict=True))
+        ratios = sorted(bare.seconds / own.seconds for bare, own in pairs)
+        of_cpu = statistics.median(bare.cpu / own.cpu for bare, own in pairs)
         spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
-        print(f"  {name:<32}{middle:14.2f}{total / middle:14,.0f}{ratio:10.2f}   ({spread})", flush=True)
+        print(
+            f"  {name:<32}{seconds:14.2f}{total / seconds:14,.0f}{statistics.median(ratios):14.2f}{spread:>14}"
+            f"{cpu:14.2f}{of_cpu:14.2f}",
+            flush=True,
+        )
 
 
-def timed(run: Callable[[], Any]) -> float:
-    """Seconds that `run` takes."""
-    begin = time.monotonic()
+def timed(spark: SparkSession, run: Callable[[], Any]) -> Taken:
+    """What `run` takes."""
+    java = spark.sparkContext._gateway.proc.pid
+    cpu, begin = cpu_seconds(java) + time.process_time(), time.monotonic()
     run()
-    return time.monotonic() - begin
+    return Taken(time.monotonic() - begin, cpu_seconds(java) + time.process_time() - cpu)
 
 
 @contextmanager
@@ -194,23 +223,26 @@ def place_named(name: str, azurite: AzuriteProcess, scratch: Path) -> Iterator[P
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=300_000)
+    parser.add_argument("--rows", type=int, nargs="+", default=[300_000])
     parser.add_argument("--files", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warm-up", type=int, default=2, help="rounds before these, in which the JVM compiles")
     parser.add_argument("--storage", nargs="+", choices=["local", "azurite"], default=["local", "azurite"])
+    parser.add_argument("--cores", type=int, default=2, help="of Spark")
+    parser.add_argument("--only", nargs="+", metavar="WAY", help="these lines of the table, and the bare one")
     options = parser.parse_args()
+    options.only = options.only and [BARE, *options.only]
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         azurite = AzuriteProcess(scratch / "azurite.log")
         azurite.start()
         try:
-            spark = live.start(fetch_jars(), azurite, scratch / "hosts", compiler="")
+            spark = live.start(fetch_jars(), azurite, scratch / "hosts", compiler="", cores=options.cores)
             spark.sparkContext.setLogLevel("ERROR")
             try:
-                for storage in options.storage:
+                for storage, rows in product(options.storage, options.rows):
                     with place_named(storage, azurite, scratch) as place:
-                        measure(spark, place, options)
+                        measure(spark, place, rows, options)
             finally:
                 live.stop(spark)
         finally:

@@ -18,7 +18,7 @@ FAST = "-XX:TieredStopAtLevel=1"
 """Half of a short run is the compiler's work."""
 
 
-def start(jars: str, azurite: AzuriteProcess, hosts: Path, compiler: str = FAST) -> SparkSession:
+def start(jars: str, azurite: AzuriteProcess, hosts: Path, compiler: str = FAST, cores: int = 2) -> SparkSession:
     """Start it, with the account's key in its Hadoop configuration as a driver has it."""
     # Java alone must know the product-style name; Python goes to the address in the connection string.
     hosts.write_text(f"127.0.0.1 localhost {ACCOUNT}.blob.localhost {socket.gethostname()}\n")
@@ -29,7 +29,7 @@ def start(jars: str, azurite: AzuriteProcess, hosts: Path, compiler: str = FAST)
         "PYSPARK_SUBMIT_ARGS": f"--driver-class-path '{jars}/*' "
         f"--driver-java-options '-Djdk.net.hosts.file={hosts} {compiler}' pyspark-shell",
     }
-    builder = SparkSession.builder.master("local[2]").appName("tests").config("spark.driver.host", "127.0.0.1")
+    builder = SparkSession.builder.master(f"local[{cores}]").appName("tests").config("spark.driver.host", "127.0.0.1")
     spark = (
         builder.config("spark.sql.shuffle.partitions", "2")
         .config("spark.databricks.delta.snapshotPartitions", "1")

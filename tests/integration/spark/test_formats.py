@@ -196,8 +196,9 @@ def test_json_with_a_schema_is_parsed_and_what_does_not_fit_is_told_apart(spark:
     assert causes == {n: cause for n, (_, cause, _) in enumerate(ANY) if cause}
     parsed = {row["sequence_number"]: row["body"] for row in result.fitting.collect()}
     assert parsed == {n: value for n, (_, cause, value) in enumerate(ANY) if not cause}
-    plan = result.fitting._jdf.queryExecution().executedPlan().toString()
-    assert plan.count("from_json(") == 1
+    for frame in (result.fitting, result.unfit):
+        plan = frame._jdf.queryExecution().executedPlan().toString()
+        assert plan.count("from_json(") == 1
 
 
 def test_a_schema_that_is_none_is_refused_with_the_field(spark: SparkSession) -> None:
@@ -233,6 +234,35 @@ def test_text_and_json_without_a_schema_stay_text(kind: BodyType, spark: SparkSe
     assert kept == {n: None if body is None else body.decode() for n, body in enumerate(contents) if n not in expected}
 
 
+def test_what_is_not_utf_8_is_found_as_python_finds_it(spark: SparkSession) -> None:
+    rng = random.Random(3)
+    edges = [
+        b"\x80",
+        b"\xc0\x80",
+        b"\xed\xa0\x80",
+        b"\xf4\x90\x80\x80",
+        b"a\xe2\x82",
+        "\ufffd\u20ac\U0001f600\0%s".encode(),
+    ]
+    alphabet = [
+        b"a",
+        b"%d",
+        b"\xc3",
+        b"\xa4",
+        "ä".encode(),
+        "€".encode(),
+        b"\xe2\x82",
+        "😀".encode(),
+        b"\xf0\x9f",
+        b"\xff",
+    ]
+    contents: list[bytes | None] = [*edges, *(b"".join(rng.choices(alphabet, k=rng.randrange(6))) for _ in range(2000))]
+    result = split(bodies(spark, contents), Body(type=BodyType.TEXT))
+    assert result.unfit is not None
+    found = {row["sequence_number"] for row in result.unfit.select("sequence_number").collect()}
+    assert found == {n for n, body in enumerate(contents) if body is not None and not is_utf_8(body)}
+
+
 @pytest.mark.parametrize("kind", [BodyType.JSON, BodyType.TEXT])
 def test_an_undecoded_event_is_told_apart(kind: BodyType, spark: SparkSession) -> None:
     events = bodies(spark, [b"{}", b"{}"]).withColumn(
@@ -259,6 +289,14 @@ def test_null_bodies_stay_null_in_either_format_and_beside_older_files(
         events = read_events(spark, manifest, place)
         assert check_count(events, manifest) == 4
         assert [row["body"] for row in plain(events)] == [b"a", b"", None, b"b"]
+
+
+def is_utf_8(body: bytes) -> bool:
+    """Whether Python decodes it."""
+    try:
+        return body.decode() is not None
+    except UnicodeDecodeError:
+        return False
 
 
 def is_json(body: bytes) -> bool:

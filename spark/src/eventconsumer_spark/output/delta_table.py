@@ -5,8 +5,9 @@ one whose number is not above the last; so a repeated attempt adds nothing. Batc
 batch is ignored. Each append names its batch in the table's history, from which a repeated attempt reads the result of
 the first one.
 
-Delta has no public API for the sizes of a table's files; `_small_files` reads the table's log through the version that
-jars/pom.xml pins. This module never vacuums: removed files stay for readers of older versions.
+Delta has no public API for the sizes of a table's files, nor for one commit without a Spark job; `_small_files` and
+`_commits` read the table's log through the version that jars/pom.xml pins. This module never vacuums: removed files
+stay for readers of older versions.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
@@ -30,7 +32,7 @@ from eventconsumer_storage.errors import StorageError
 log = logging.getLogger("eventconsumer.spark")
 
 _OPTIMIZE = "spark.databricks.delta.optimize"
-_RECENT = (1, 30)  # Numbers of versions to read before all versions are read: each version is a request.
+_RECENT = 30  # Number of versions to read before all versions are read.
 _STATISTICS = ("sequence_number", "enqueued_time", "partition_id", "partition_key")
 
 
@@ -184,15 +186,35 @@ def version_of(spark: SparkSession, table: str) -> int:
 
 
 def _find(spark: SparkSession, table: str, own: Mapping[str, Any]) -> Appended:
-    for limit in (*(f" LIMIT {number}" for number in _RECENT), ""):
-        for entry in spark.sql(f"DESCRIBE HISTORY delta.`{table}`{limit}").collect():
-            note = _note(entry["userMetadata"])
-            if own.items() <= note.items():
-                return Appended(_rows(entry["operationMetrics"]), int(entry["version"]), note)
+    for version, text, metrics in _commits(spark, table):
+        note = _note(text)
+        if own.items() <= note.items():
+            return Appended(_rows(metrics), version, note)
     raise StorageError(
         f"batch {own['batch']} is in the table {table}, but not in the table's history: set its "
         "property delta.logRetentionDuration above the maximum time between two attempts of a batch"
     )
+
+
+def _commits(spark: SparkSession, table: str) -> Iterator[tuple[int, str | None, Mapping[str, str]]]:
+    """Version, userMetadata and operationMetrics of the table's commits, from the newest.
+
+    The newest one is read from the log, because DESCRIBE HISTORY runs a Spark job; usually it is the batch's.
+    """
+    log_of_table = _log_of(spark, table)
+    version = int(log_of_table.unsafeVolatileSnapshot().version())
+    path = spark._jvm.org.apache.spark.sql.delta.util.FileNames.unsafeDeltaFile(log_of_table.logPath(), version)
+    text = ""
+    # A commit that was removed from the log, or cannot be read: the history decides.
+    with contextlib.suppress(Py4JJavaError):
+        text = log_of_table.store().read(path, log_of_table.newDeltaHadoopConf()).mkString("\n")
+    # Not splitlines: statistics may contain other line separators of Unicode.
+    for info in (json.loads(line).get("commitInfo") for line in text.split("\n") if line):
+        if info:
+            yield version, info.get("userMetadata"), info.get("operationMetrics", {})
+    for limit in (f" LIMIT {_RECENT}", ""):
+        for entry in spark.sql(f"DESCRIBE HISTORY delta.`{table}`{limit}").collect():
+            yield int(entry["version"]), entry["userMetadata"], entry["operationMetrics"]
 
 
 def _rows(metrics: Mapping[str, str]) -> int:
@@ -239,9 +261,12 @@ def _note(text: str | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _log_of(spark: SparkSession, table: str) -> Any:
+    return spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, table)
+
+
 def _small_files(spark: SparkSession, table: str, target: int, partition_column: str) -> list[SmallFiles]:
-    log_of_table = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, table)
-    files = DataFrame(log_of_table.unsafeVolatileSnapshot().allFiles().toDF(), spark)
+    files = DataFrame(_log_of(spark, table).unsafeVolatileSnapshot().allFiles().toDF(), spark)
     partition = F.col("partitionValues")[partition_column] if partition_column else F.lit("")
     rows = (
         files.where(F.col("size") < int(target * SMALL))
