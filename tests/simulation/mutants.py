@@ -81,8 +81,8 @@ MUTANTS: Mapping[str, Mutant] = {
             Change(
                 "table/log.py",
                 "            after = await self.follow(state)\n            if after.version == state.version:\n"
-                "                raise\n            return after\n",
-                "            pass\n",
+                "                raise\n        else:\n            after = self._after(state,",
+                "            pass\n        if True:\n            after = self._after(state,",
             ),
         ),
         ZOMBIES | {"hold a version": 8, "optimize": 4},
@@ -98,10 +98,6 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "a version below a checkpoint counts as written": Mutant(
         (Change("table/log.py", "if await self._is_passed(version):", "if False:"),), {"tidy table": 20, "optimize": 4}
-    ),
-    "an older checkpoint is named as the last one": Mutant(
-        (Change("table/checkpoint.py", "    if named < version:", "    if True:"),),
-        ZOMBIES | {"upset": 3, "optimize": 8, "tidy table": 8},
     ),
     "files are registered before the ones ahead of them": Mutant(
         (Change("table/committer.py", "tuple(waiting)[:left]", "tuple(waiting)[-1:]"),), {"cut": 2, "crash": 3}
