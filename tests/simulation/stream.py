@@ -98,6 +98,8 @@ class Stream:
         self._leases, self._sink = leases, sink
         self._skipped: set[tuple[str, int]] = set()
         self._began: dict[str, int] = {}  # partition -> where it ended when the first host started
+        self._least: dict[str, int] = {}  # partition -> the lowest end that a failover left
+        self._pruned: dict[str, int] = {}  # partition -> the last event in a tombstone
         self.table = False  # whether its files are registered in a table
         self.position = "Earliest"
         self.folder, self.tampering = "", LeaseBlobs(leases, "")  # see `place_leases`
@@ -191,13 +193,15 @@ class Stream:
         """A forced failover: a partition loses its newest events, and uses their numbers again."""
         name = self.partition(number)
         partition = self.hub.partitions[name]
-        count = min(lost, partition.last + 1)
-        if self.checker.shared or not count:
+        # Files are pruned after days, and a failover loses the last seconds.
+        count = min(lost, partition.last - self._pruned.get(name, -1))
+        if self.checker.shared or count <= 0:
             return
         self.hub.fails_over(name)
         partition.forget_last(count)
         self.history.truncate(name, partition.last)
         self._ends_at(name, partition.last)
+        self._least[name] = min(self._least.get(name, partition.last), partition.last)
 
     def _ends_at(self, partition: str, last: int) -> None:
         """The hub lost events, so a host that has not looked yet may find an earlier end than the first host could."""
@@ -260,12 +264,14 @@ class Stream:
     # --- what others do to files ---
 
     def clean_up(self, count: int) -> None:
-        """Files that Spark has read become tombstones."""
+        """Files that Spark has read become tombstones, but not the last one of a chain: `prune` keeps it."""
         old = sorted(file["path"] for batch in self.checker.batches[: self._done()] for file in batch["files"])
         for name in old[:count]:
             incarnation, partition, start = SLOT.fullmatch(name).groups()  # type: ignore[union-attr]
             chain = Chain(self._sink, self.prefix, incarnation, partition)  # type: ignore[arg-type]
-            if slot := now(chain.at(int(start))):
+            slot = now(chain.at(int(start)))
+            if slot and now(chain.at(slot.last + 1)) and slot.last <= self._least.get(partition, slot.last):
+                self._pruned[partition] = max(self._pruned.get(partition, -1), slot.last)
                 now(tombstone(self._sink, chain, slot))
 
     def commit_batch(self) -> None:
