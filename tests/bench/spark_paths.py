@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 
 from azure.storage.blob import BlobServiceClient
 
+from eventconsumer_operator.spark.native import QUICK_START
 from tests.bench.drain import drain
 from tests.bench.drainers import Way
 from tests.bench.hubs import fill
@@ -36,7 +37,7 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=8, help="in a batch of Spark [8]")
     parser.add_argument("--backlog", type=int, default=100_000, help="events to drain [100,000]")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each way [3]")
-    parser.add_argument("--java", default="", help="options of the JVM")
+    parser.add_argument("--java", default=QUICK_START, help="options of the JVM")
     parser.add_argument("--memory", default="1g", help="maximum heap of the JVM [1g]")
     options = parser.parse_args()
     with TemporaryDirectory() as name:

@@ -23,6 +23,7 @@ from random import Random
 from azure.storage.blob import BlobServiceClient
 
 from eventconsumer_api.batch import BatchJob, KeepAlive
+from eventconsumer_operator.spark.native import QUICK_START
 from tests.bench.machine import cpu_seconds, resident_mib
 from tests.integration.spark.drained import DrainedBatch, host_name
 from tests.integration.spark.drivers import ROOT, fetch_jars, kill, start_driver
@@ -30,8 +31,6 @@ from tests.support.azurite import AzuriteProcess
 from tests.support.waiting import wait_until
 
 JOB = ROOT / "spark/src/eventconsumer_spark/job.py"
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""The options of the operator for small batches."""
 SETTLE_SECONDS = 1.0
 """Time after a commit for what a driver does before it waits again."""
 

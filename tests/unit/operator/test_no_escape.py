@@ -166,7 +166,9 @@ def check_volume(volume: dict[str, Any], spec: dict[str, Any]) -> None:
 
 
 JAVA_OPTION = re.compile(
-    r"-XX:TieredStopAtLevel=1|-XX:\+UseSerialGC|-Dhttps?\.(proxyHost|proxyPort|nonProxyHosts)=\S+", re.ASCII
+    r"-XX:TieredStopAtLevel=1|-XX:\+UseSerialGC|-XX:ReservedCodeCacheSize=128m"
+    r"|-Dhttps?\.(proxyHost|proxyPort|nonProxyHosts)=\S+",
+    re.ASCII,
 )
 
 
