@@ -179,7 +179,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=20_000, help="in a batch")
     parser.add_argument("--files", type=int, default=8, help="in a batch")
     parser.add_argument("--every", type=int, help="print every so many batches; default: 50, or 1 for up to 50 batches")
-    parser.add_argument("--java", default=QUICK, help="options of the JVM; default: %(default)s")
+    parser.add_argument("--java", default=QUICK_START, help="options of the JVM; default: %(default)s")
     parser.add_argument("--memory", default="1g", help="maximum heap of the JVM")
     options = parser.parse_args()
     every = options.every or (1 if options.batches <= 50 else 50)
