@@ -290,7 +290,9 @@ async def test_both_adapters_say_the_same_about_a_hub(hub: AmqpHub, emulator: Em
     emulator.admin.put_event("orders", "0", b"x")
     assert await hub.describe() == await other.describe()
     for partition in ("0", "1"):
-        assert await hub.partition(partition) == await other.partition(partition)
+        info = await hub.partition(partition)
+        assert info.read_at is not None  # the SDK does not give it to its callers
+        assert replace(info, read_at=None) == await other.partition(partition)
     with pytest.raises(HubUnreachable) as ours:
         await hub.partition("99")
     with pytest.raises(type(ours.value)):

@@ -43,11 +43,12 @@ class ProbeProcess(HostProcess):
 
 
 def contents(consumer: Consumer) -> list[tuple[str, str, str | None]]:
-    """All blobs with their etags and lease states."""
+    """All blobs with their etags and lease states, except the watermark, which the probe writes."""
     found = []
     for name in (consumer.leases, consumer.drained):
         with consumer.container(name) as container:
-            found += [(blob.name, str(blob.etag), blob.lease.state) for blob in container.list_blobs()]
+            blobs = (blob for blob in container.list_blobs() if not blob.name.endswith("/_watermark.json"))
+            found += [(blob.name, str(blob.etag), blob.lease.state) for blob in blobs]
     return found
 
 
