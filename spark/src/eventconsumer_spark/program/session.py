@@ -52,6 +52,10 @@ def reset(spark: SparkSession, settings: Mapping[str, str]) -> None:
         if present.get(key) != value:
             spark.conf.set(key, value)
     gc.collect()  # Java keeps an object while Python has a reference to it, also from a cycle.
+    # Java collects its old generation only when the heap is full, and then never returns the memory. And Spark removes
+    # shuffle files and broadcast data only of objects that were collected (`spark.cleaner.periodicGC.interval` in its
+    # configuration page).
+    spark._jvm.java.lang.System.gc()
 
 
 def give_access(spark: SparkSession, hadoop: Mapping[str, str]) -> None:
