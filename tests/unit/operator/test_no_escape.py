@@ -166,7 +166,7 @@ def check_volume(volume: dict[str, Any], spec: dict[str, Any]) -> None:
 
 
 JAVA_OPTION = re.compile(
-    r"-XX:TieredStopAtLevel=1|-XX:\+UseSerialGC|-XX:ReservedCodeCacheSize=128m"
+    r"-XX:TieredStopAtLevel=1|-XX:\+UseSerialGC|-XX:ReservedCodeCacheSize=128m|-XX:(Min|Max)HeapFreeRatio=\d+"
     r"|-Dhttps?\.(proxyHost|proxyPort|nonProxyHosts)=\S+",
     re.ASCII,
 )
