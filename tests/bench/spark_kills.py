@@ -25,7 +25,7 @@ from eventconsumer_api.batch import BatchCommit, BatchJob
 from eventconsumer_api.spark import OutputFormat
 from tests.integration.spark.drained import DrainedBatch, host_name
 from tests.integration.spark.drivers import ROOT, fetch_jars, kill, start_driver
-from tests.support.azurite import AzuriteProcess
+from tests.support.azurite import AzuriteProcess, azurite_with_client
 
 JOB = ROOT / "spark/src/eventconsumer_spark/job.py"
 FILES, EVENTS = 3, 400
@@ -38,13 +38,8 @@ def main() -> int:
     jars = fetch_jars()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        azurite = AzuriteProcess(folder / "azurite.log")
-        azurite.start()
-        try:
-            with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
-                return run(options, chance, jars, folder, azurite, service)
-        finally:
-            azurite.close()
+        with azurite_with_client(folder) as (azurite, service):
+            return run(options, chance, jars, folder, azurite, service)
 
 
 def arguments() -> argparse.Namespace:

@@ -16,8 +16,6 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from azure.storage.blob import BlobServiceClient
-
 from eventconsumer_operator.spark.native import QUICK_START
 from tests.bench.drain import drain
 from tests.bench.drainers import Way
@@ -25,7 +23,7 @@ from tests.bench.hubs import fill
 from tests.bench.machine import servers_at
 from tests.bench.options import Options
 from tests.bench.spark_resident import Bench, Taken, alone, resident
-from tests.support.azurite import AzuriteProcess
+from tests.support.azurite import azurite_with_client
 
 PARTITIONS = 4
 
@@ -67,16 +65,11 @@ def draining(folder: Path, options: argparse.Namespace) -> dict[Way, float]:
 
 def spark(folder: Path, options: argparse.Namespace) -> tuple[list[Taken], list[Taken]]:
     """Batches with their own driver, and batches of a resident driver after its first one."""
-    azurite = AzuriteProcess(folder / "azurite.log")
-    azurite.start()
-    try:
-        with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
-            bench = Bench(azurite, service, folder, options)
-            own = [alone(bench) for _ in range(options.rounds)]
-            warm: list[Taken] = []
-            resident(bench, options.rounds + 2, lambda number, taken, _: warm.append(taken) if number > 1 else None)
-    finally:
-        azurite.close()
+    warm: list[Taken] = []
+    with azurite_with_client(folder) as (azurite, service):
+        bench = Bench(azurite, service, folder, options)
+        own = [alone(bench) for _ in range(options.rounds)]
+        resident(bench, options.rounds + 2, lambda number, taken, _: warm.append(taken) if number > 1 else None)
     return own, warm
 
 

@@ -27,7 +27,7 @@ from eventconsumer_operator.spark.native import QUICK_START
 from tests.bench.machine import cpu_seconds, resident_mib
 from tests.integration.spark.drained import DrainedBatch, host_name
 from tests.integration.spark.drivers import ROOT, fetch_jars, kill, start_driver
-from tests.support.azurite import AzuriteProcess
+from tests.support.azurite import AzuriteProcess, azurite_with_client
 from tests.support.waiting import wait_until
 
 JOB = ROOT / "spark/src/eventconsumer_spark/job.py"
@@ -186,17 +186,12 @@ def main() -> int:
     print(f"{options.events:,} events in {options.files} files; JVM options: {options.java or 'none'}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        azurite = AzuriteProcess(folder / "azurite.log")
-        azurite.start()
-        try:
-            with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
-                bench = Bench(azurite, service, folder, options)
-                for number in range(options.alone):
-                    taken = alone(bench)
-                    print(f"own driver, batch {number + 1}: {taken.seconds:.1f} s, {taken.cpu:.1f} CPU s", flush=True)
-                run_resident(bench, options.batches, every)
-        finally:
-            azurite.close()
+        with azurite_with_client(folder) as (azurite, service):
+            bench = Bench(azurite, service, folder, options)
+            for number in range(options.alone):
+                taken = alone(bench)
+                print(f"own driver, batch {number + 1}: {taken.seconds:.1f} s, {taken.cpu:.1f} CPU s", flush=True)
+            run_resident(bench, options.batches, every)
     return 0
 
 

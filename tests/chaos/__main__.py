@@ -33,10 +33,12 @@ from eventconsumer_demo.cluster import Cluster
 from eventconsumer_demo.steps import DemoError
 from eventhubs_emulator.admin_client import AdminClient, AdminError
 from tests.chaos.verifier import Verdict, bodies_of_files, bodies_of_table, compare
+from tests.e2e.conftest import NAMESPACE
+from tests.e2e.gitops.engine import local
+from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.support.podprocesses import processes
 
-ROOT = Path(__file__).parents[2]
 NAME = "chaos"
-NAMESPACE = "eventconsumer-demo"
 PARTITIONS = 8
 TICK_SECONDS = 0.5
 FROZEN_SECONDS = (20.0, 45.0)  # a host's lease lasts 15 s, the lease of a driver's claim 30 s
@@ -151,33 +153,13 @@ class Campaign:
         self.cluster.kubectl("delete", victim, "--wait=false", "--ignore-not-found")
 
 
-def processes(pod: str) -> list[int]:
-    """The processes of a host or driver pod on this machine, without the container's first one for a driver.
-
-    A container ends with its first process. `tini`, the first one of a driver, ends when Java does.
-    """
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            environment = (folder / "environ").read_bytes().split(b"\0")
-            command = (folder / "cmdline").read_bytes()
-            if f"POD_NAME={pod}".encode() in environment and b"tini" not in command.split(b"\0")[0]:
-                found.append(int(folder.name))
-    return found
-
-
 def resource(options: argparse.Namespace) -> dict[str, Any]:
-    """The consumer: the demo's with its own hub and containers, files of seconds, and small batches."""
-    found: dict[str, Any] = yaml.safe_load((ROOT / "examples/local.yaml").read_text())
+    """A consumer with Spark as in the demo, with small files and batches."""
+    found = consumer(NAME)
     spec = found["spec"]
-    found["metadata"]["name"] = NAME
-    spec["eventHub"]["name"] = NAME
-    spec["eventHub"]["authentication"]["connectionStringSecretRef"]["name"] = f"{NAME}-hub"
-    for part in ("leaseStore", "sink"):
-        spec[part]["container"] = f"{NAME}-{part.lower()}"
     spec["scaling"] = {"mode": "Fixed", "replicas": 3}
     spec["sink"] |= {"prefix": NAME, "roll": {"maxSeconds": 2}}
-    spec["spark"] |= {
+    spec["spark"] = yaml.safe_load(run.RESOURCE.read_text())["spec"]["spark"] | {
         "trigger": {"files": 40, "ageSeconds": 5},
         "keepAliveSeconds": options.keep_alive,
         "launcher": options.launcher,
@@ -193,15 +175,11 @@ def cluster_of_the_demo() -> Cluster:
     Raises:
         SystemExit: It does not run.
     """
-
-    def local(*arguments: str) -> str:
-        command = (sys.executable, "-m", "local_cluster", *arguments)
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
     try:
-        return Cluster(NAMESPACE, path=local("path"), kubeconfig=Path(local("kubeconfig")))
+        local("status")
     except subprocess.CalledProcessError:
         raise SystemExit("the local cluster does not run: start it with `make demo`") from None
+    return Cluster(NAMESPACE, path=local("path"), kubeconfig=Path(local("kubeconfig")))
 
 
 def campaign(options: argparse.Namespace, cluster: Cluster, port: int) -> tuple[Load, Campaign]:
@@ -212,7 +190,8 @@ def campaign(options: argparse.Namespace, cluster: Cluster, port: int) -> tuple[
             f"the hub {NAME} exists from an earlier campaign: run `make demo` again, which empties storage"
         )
     admin.create_hub(NAME, partitions=PARTITIONS)
-    cluster.secret(f"{NAME}-hub", connectionString=run.hub_connection_string().replace("=orders", f"={NAME}"))
+    cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
+    cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(resource(options)))
     load, faults = Load(admin, NAME, options.rate), Campaign(cluster, random.Random(options.seed))
     load.start()

@@ -5,7 +5,6 @@ audit), partitions stay with the host that keeps or regains its name, and few ev
 an orderly way.
 """
 
-import contextlib
 import json
 import os
 import signal
@@ -13,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +24,7 @@ from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import until
+from tests.support.podprocesses import processes
 from tests.support.readers import Readers
 from tests.support.waiting import HANG_SECONDS
 
@@ -202,11 +201,11 @@ def test_a_second_host_gets_its_share_in_seconds(stage: Stage) -> None:
 
 
 def test_a_killed_process_takes_its_partitions_back(two: Stage) -> None:
-    pid = _process(f"{NAME}-host-0")
-    if pid is None:
+    found = processes(f"{NAME}-host-0")
+    if not found:
         pytest.skip("the pods' processes are not on this machine")
     before = [two.owned(0), two.owned(1)]
-    two.measure("SIGKILL of a host's process", 2, lambda: os.kill(pid, signal.SIGKILL))
+    two.measure("SIGKILL of a host's process", 2, lambda: os.kill(found[0], signal.SIGKILL))
     assert [two.owned(0), two.owned(1)] == before
 
 
@@ -276,14 +275,3 @@ def test_every_event_is_in_exactly_one_file(stage: Stage) -> None:
     )
     report: dict[str, Any] = json.loads(printed)
     assert report["exitCode"] == 0, report
-
-
-def _process(pod: str) -> int | None:
-    """The host's process of a pod on this machine; it cannot be killed from within its container."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            command = (folder / "cmdline").read_bytes()
-            environment = (folder / "environ").read_bytes().split(b"\0")
-            if b"eventconsumer" in command and f"POD_NAME={pod}".encode() in environment:
-                return int(folder.name)
-    return None

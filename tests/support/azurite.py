@@ -6,8 +6,11 @@ import socket
 import subprocess
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+
+from azure.storage.blob import BlobServiceClient
 
 from tests.support.waiting import HANG_SECONDS
 
@@ -28,6 +31,18 @@ def free_port() -> int:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+
+
+@contextlib.contextmanager
+def azurite_with_client(folder: Path) -> Iterator[tuple["AzuriteProcess", BlobServiceClient]]:
+    """A new Azurite, with its log in `folder`, and a client of it."""
+    azurite = AzuriteProcess(folder / "azurite.log")
+    azurite.start()
+    try:
+        with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
+            yield azurite, service
+    finally:
+        azurite.close()
 
 
 class AzuriteProcess:

@@ -149,7 +149,9 @@ class KeepAlive(Model):
     max_age_seconds: int = Field(
         default=21_600, ge=1, description="Age after which it takes no further batch, seconds."
     )
-    max_bytes: int = Field(ge=0, description="Size of the files of a later batch that it may process, bytes.")
+    max_bytes: int | None = Field(
+        default=None, ge=0, description="Size of the files of a later batch that it may process, bytes. Absent: any."
+    )
     search_poison: bool = Field(
         default=False, description="`search_poison` of the first attempt at later batches: spark.retry.attempts is 1."
     )

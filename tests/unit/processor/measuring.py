@@ -73,6 +73,15 @@ class World:
             now=now,
         )
 
+    @classmethod
+    async def drained(cls, partitions: int, events: int) -> "World":
+        """A hub with events in each partition, all of them in a file."""
+        world = cls(TimedHub(partitions))
+        for partition in world.hub.partitions:
+            world.hub.publish(partition, events)
+            await world.drain(partition, events - 1)
+        return world
+
     def chain(self, partition: str) -> Chain:
         return Chain(self.sink, "p", "era", partition)
 

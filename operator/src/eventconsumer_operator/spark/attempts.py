@@ -83,7 +83,6 @@ class Attempts:
         start: Number of the attempt to start now; 0: none.
         given_up: Applications to delete because they cannot succeed.
         live: Applications of any batch that have not ended.
-        committed: Number of the last committed batch; 0: none, or unknown.
     """
 
     batch: int = 0
@@ -95,7 +94,6 @@ class Attempts:
     start: int = 0
     given_up: tuple[Application, ...] = ()
     live: tuple[Application, ...] = ()
-    committed: int = 0
 
 
 def attempts(observed: Observed, spark: Spark) -> Attempts:
@@ -107,7 +105,7 @@ def attempts(observed: Observed, spark: Spark) -> Attempts:
         return Attempts(live=live)
     leftovers = tuple(each for each in live if _is_left_over(each, fleet, spark, now))
     if fleet.open_batch is None:
-        return Attempts(live=live, given_up=leftovers, committed=fleet.committed_batch)
+        return Attempts(live=live, given_up=leftovers)
     number = fleet.open_batch.number
     memory = _memory(observed.consumer.status.spark, number)
     own = {each.attempt: each for each in found if each.batch == number} or _by_resident(found, memory, number)
@@ -142,7 +140,6 @@ def attempts(observed: Observed, spark: Spark) -> Attempts:
         start=attempt + 1 if due and (newest is None or failure) else 0,
         given_up=tuple(each for each in (*leftovers, *hopeless) if not each.deleted),
         live=live,
-        committed=fleet.committed_batch,
     )
 
 
@@ -154,14 +151,15 @@ def backoff(retry: Retry, failures: int) -> timedelta:
     return timedelta(seconds=min(seconds, retry.max_backoff_seconds))
 
 
-def work_began(application: Application, fleet: FleetReport) -> datetime | None:
+def work_began(application: Application, fleet: FleetReport | None) -> datetime | None:
     """When the work of an application on the open batch could begin; None: unknown.
 
     A resident driver takes a later batch than its own after it is frozen and the batch before is committed.
     """
-    batch, commit = fleet.open_batch, fleet.last_commit
-    if batch is None or not 0 < application.batch < batch.number:
+    batch = fleet.open_batch if fleet else None
+    if fleet is None or batch is None or not 0 < application.batch < batch.number:
         return application.started
+    commit = fleet.last_commit
     times = (application.started, batch.created_at, commit.committed_at if commit else None)
     return max((each for each in times if each), default=None)
 
@@ -188,7 +186,7 @@ def _failure(application: Application, observed: Observed, spark: Spark) -> Fail
     if application.state is ApplicationState.SUCCEEDED:
         over = (application.finished or now) + COMMIT_GRACE
         return Failure(application, Cause.NO_COMMIT, over) if now >= over else None
-    began = work_began(application, observed.fleet) if observed.fleet else application.started
+    began = work_began(application, observed.fleet)
     if application.deleted or application.started is None or began is None:
         return None
     # A Job has its own deadline; with a resident driver this is the deadline of all its batches.

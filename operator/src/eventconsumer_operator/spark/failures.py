@@ -279,8 +279,7 @@ def why_waiting(
 def _waits(
     application: Application, observed: Observed, spark: Spark, credential: Credential
 ) -> Iterator[WaitingCause]:
-    began = work_began(application, observed.fleet) if observed.fleet else application.started
-    age = observed.now - (began or observed.now)
+    age = observed.now - (work_began(application, observed.fleet) or observed.now)
     if application.deleted or age <= POD_GRACE:
         return
     found = next((each for each in observed.applications if each["metadata"]["uid"] == application.uid), None)

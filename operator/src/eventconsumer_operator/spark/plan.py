@@ -18,7 +18,7 @@ from typing import Literal
 from eventconsumer_api import labels
 from eventconsumer_api.batch import BatchJob, KeepAlive
 from eventconsumer_api.host_config import Credential, HostConfig
-from eventconsumer_api.host_report import BatchReport
+from eventconsumer_api.host_report import BatchReport, FleetReport
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.spark import History, Launcher, PoisonFiles, Spark, SparkMode
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
@@ -43,8 +43,6 @@ LAUNCHERS: Mapping[Launcher, Callable[[Launch], Manifest]] = {
 """Functions that make the manifest of an application."""
 SMALL_BYTES = 16 * 1024**2
 """Size of a batch up to which the start takes longer than the work."""
-MOST_BYTES = 1 << 50
-"""No limit of a batch's size: the maximum of spec.spark.batch.maxBytes."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ def spark_plan(observed: Observed, spec: EventConsumerSpec, config: HostConfig, 
         mode=("Local" if launch.local else "Executors") if launch else "",
         kinds=(JOB, *(KINDS_OF_LAUNCHERS[launcher] for launcher in settings.spark_launchers)),
         deleted=(
-            *_given_up(observed, state, spark, _outdated_residents(state, digest, suspended=spec.suspend)),
+            *_given_up(observed, state, spark, _outdated_residents(state, fleet, digest, suspended=spec.suspend)),
             *unwanted_replays(observed, spark.replay),
         ),
         replay=replay_job(observed, made_of) if not spec.suspend else None,
@@ -164,7 +162,7 @@ def keep_alive(spark: Spark, *, local: bool) -> KeepAlive | None:
     return KeepAlive(
         seconds=spark.keep_alive_seconds,
         max_age_seconds=RESIDENT_SECONDS,
-        max_bytes=spark.local_max_bytes if is_limited else MOST_BYTES,
+        max_bytes=spark.local_max_bytes if is_limited else None,
         search_poison=_searches_poison(spark, 1),
     )
 
@@ -216,12 +214,15 @@ def _manifest(launch: Launch, digest: str) -> Manifest:
     return manifest
 
 
-def _outdated_residents(state: Attempts, digest: str, *, suspended: bool) -> tuple[Application, ...]:
+def _outdated_residents(
+    state: Attempts, fleet: FleetReport | None, digest: str, *, suspended: bool
+) -> tuple[Application, ...]:
     """Resident drivers to delete; the next batch gets a new one."""
     residents = [each for each in state.live if each.resident and not each.deleted]
     if suspended:
         return tuple(residents)
-    return tuple(each for each in residents if each.resident != digest and each.batch <= state.committed)
+    committed = fleet.committed_batch if fleet else 0
+    return tuple(each for each in residents if each.resident != digest and each.batch <= committed)
 
 
 def _given_up(

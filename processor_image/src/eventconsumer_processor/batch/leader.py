@@ -8,7 +8,7 @@ a version of the table; the watermark never falls. A new leader derives its stat
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from uuid import uuid4
 
 import structlog
@@ -25,6 +25,7 @@ from eventconsumer_processor.batch.watermark import WatermarkFile
 from eventconsumer_processor.errors import LeaseLost, SourceError
 from eventconsumer_processor.identity.records import LEAD_SECONDS, is_displaced, leader_name, take_lead
 from eventconsumer_processor.lease.keeper import Keeper
+from eventconsumer_processor.lease.model import Listing
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.manager import PartitionManager
 from eventconsumer_processor.table.committer import CHECKPOINT_VERSIONS, Committer
@@ -135,19 +136,9 @@ class Leader:
         committer = self._committer = self._new_committer(keeper.check)
         while True:
             keeper.check()
-            self._table_problems = await self._register_once(committer)
+            advance = committer.advance(self._partitions.partition_ids)
+            self._table_problems = await self._tried("register files in the table", advance)
             await asyncio.sleep(seconds)
-
-    async def _register_once(self, committer: Committer) -> list[Problem]:
-        try:
-            await committer.advance(self._partitions.partition_ids)
-        except (StorageError, Blocked) as error:
-            if times := self._throttle.again("table", str(error)):
-                log.warning("failed to register files in the table; retrying", error=str(error), times=times)
-            return [problems.of(self._deps.config, problems.SINK, error)]
-        if times := self._throttle.over("table"):
-            log.info("files are registered in the table again", failures=times)
-        return []
 
     def _new_committer(self, check: Callable[[], None]) -> Committer:
         deps, prefix, segments = self._deps, self._prefix, segments_of(self._eras())
@@ -185,34 +176,33 @@ class Leader:
 
     async def _measure_once(self) -> None:
         partitions, listing = self._partitions.partition_ids, self._partitions.listing
-        try:
-            await self._measured.follow(partitions, listing)
-            await self._batcher.plan()
-            self._problems = [*self._batcher.problems]
-        except StorageError as error:
-            if times := self._throttle.again("measure", str(error)):
-                log.warning("failed to measure lag and batches; retrying", error=str(error), times=times)
-            self._problems = [problems.of(self._deps.config, problems.SINK, error)]
+        if failed := await self._tried("measure lag and batches", self._follow(partitions, listing)):
+            self._problems = failed
             return
-        if times := self._throttle.over("measure"):
-            log.info("lag and batches are measured again", failures=times)
+        self._problems = [*self._batcher.problems]
         with contextlib.suppress(SourceError):  # the pumps report problems of the hub
             await self._measured.ask_partitions()
         await self._measured.ask_heads(partitions)
         self._measured.advance(partitions)
-        self._watermark_problems = await self._publish()
+        publish = self._watermark.publish(self._measured.completeness())
+        self._watermark_problems = await self._tried("write the watermark", publish)
         fleet = self._measured.report(partitions, listing)
         table = self._committer.report if self._committer else None
         self.fleet = fleet.model_copy(update={"table": table, "watermark": self._watermark.report})
         self._partitions.allow_rest(self.fleet.lag_events == 0)  # new files are noticed by their checkpoints
 
-    async def _publish(self) -> list[Problem]:
+    async def _follow(self, partitions: Sequence[str], listing: Listing) -> None:
+        await self._measured.follow(partitions, listing)
+        await self._batcher.plan()
+
+    async def _tried(self, task: str, work: Awaitable[object]) -> list[Problem]:
+        """Do a task of the leading host; its problem, if it failed. The next round tries again."""
         try:
-            await self._watermark.publish(self._measured.completeness())
-        except StorageError as error:
-            if times := self._throttle.again("watermark", str(error)):
-                log.warning("failed to write the watermark; retrying", error=str(error), times=times)
+            await work
+        except (StorageError, Blocked) as error:
+            if times := self._throttle.again(task, str(error)):
+                log.warning("the leading host failed to do a task; retrying", task=task, error=str(error), times=times)
             return [problems.of(self._deps.config, problems.SINK, error)]
-        if times := self._throttle.over("watermark"):
-            log.info("the watermark is written again", failures=times)
+        if times := self._throttle.over(task):
+            log.info("the leading host does a task again", task=task, failures=times)
         return []

@@ -66,7 +66,7 @@ def decide(limits: KeepAlive, now: Between) -> Step | End:
     if now.age >= limits.max_age_seconds:
         return End(f"it is {now.age:.0f} s old")
     if now.next_bytes is not None:
-        if now.next_bytes <= limits.max_bytes:
+        if limits.max_bytes is None or now.next_bytes <= limits.max_bytes:
             return Step.TAKE
         return End(f"the files of the next batch have {now.next_bytes} bytes, above its limit of {limits.max_bytes}")
     if now.idle >= limits.seconds:

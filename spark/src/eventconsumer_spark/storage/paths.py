@@ -35,7 +35,8 @@ class Site:
         hadoop: Settings for Spark's access to both, including the credential.
         commits: Prefix of claims and commits: the sink's; in a replay, a separate one.
         credential: Fingerprint of the mounted credential in `account`. An identity has none: Hadoop
-            (WorkloadIdentityTokenProvider) and azure-identity (WorkloadIdentityCredential) read a rotated token file.
+            (WorkloadIdentityTokenProvider) and azure-identity (WorkloadIdentityCredential, every 600 s) read a rotated
+            token file.
     """
 
     account: StorageAccount

@@ -156,17 +156,21 @@ def test_what_cannot_start_makes_way_for_a_changed_spec() -> None:
     assert look(created(60), pods=(driver("ContainerCreating"),), generation=2).given_up == ()
 
 
+def committed(number: int, *, seconds_ago: float, open_batch: BatchReport | None = None) -> FleetReport:
+    commit = CommitReport(
+        number=number,
+        committed_at=NOW - timedelta(seconds=seconds_ago),
+        application=f"b{number}a1",
+        rows_read=1,
+        rows_written=1,
+        seconds=1,
+    )
+    return fleet(committed=number, batch=open_batch).model_copy(update={"last_commit": commit})
+
+
 def test_what_goes_on_long_after_the_commit_of_its_batch_is_ended() -> None:
     def after(minutes: int) -> Attempts:
-        commit = CommitReport(
-            number=1,
-            committed_at=NOW - timedelta(minutes=minutes),
-            application="b1a1",
-            rows_read=1,
-            rows_written=1,
-            seconds=1,
-        )
-        return look(created(4000), leader=fleet(committed=1).model_copy(update={"last_commit": commit}))
+        return look(created(4000), leader=committed(1, seconds_ago=60 * minutes))
 
     assert after(9).given_up == ()
     assert [each.name for each in after(11).given_up] == ["b1a1"]
@@ -185,19 +189,15 @@ def resident(batch: int = 6, seconds_ago: float = 4000, **condition: Any) -> Man
 
 
 def at_seven(
-    *jobs: Manifest, memory: SparkStatus | None = None, frozen: float = 100, committed: float = 50, is_open: bool = True
+    *jobs: Manifest,
+    memory: SparkStatus | None = None,
+    frozen: float = 100,
+    since_commit: float = 50,
+    is_open: bool = True,
 ) -> Attempts:
     """Batch 7 is open, or the next one to be frozen; times in seconds ago."""
-    commit = CommitReport(
-        number=6,
-        committed_at=NOW - timedelta(seconds=committed),
-        application="b6a1",
-        rows_read=1,
-        rows_written=1,
-        seconds=1,
-    )
     open_batch = batch(7).model_copy(update={"created_at": NOW - timedelta(seconds=frozen)}) if is_open else None
-    leader = fleet(committed=6, batch=open_batch).model_copy(update={"last_commit": commit})
+    leader = committed(6, seconds_ago=since_commit, open_batch=open_batch)
     world = observed(
         RESIDENT,
         applications=jobs,
@@ -238,19 +238,19 @@ def test_after_a_resident_driver_without_work_or_a_deleted_one_the_next_attempt_
 def test_the_time_limit_of_a_resident_driver_begins_with_each_batch() -> None:
     limit = 1000 + 60
     assert at_seven(resident(), frozen=limit).given_up == ()
-    late = at_seven(resident(), frozen=limit + 10, committed=limit + 1)
+    late = at_seven(resident(), frozen=limit + 10, since_commit=limit + 1)
     assert [each.name for each in late.given_up] == ["b6a1"]
     assert late.failure is not None and late.failure.cause is Cause.TOO_LONG
-    assert at_seven(resident(), frozen=limit + 10, committed=limit).given_up == ()
-    assert at_seven(resident(seconds_ago=limit), frozen=limit + 10, committed=limit + 10).given_up == ()
+    assert at_seven(resident(), frozen=limit + 10, since_commit=limit).given_up == ()
+    assert at_seven(resident(seconds_ago=limit), frozen=limit + 10, since_commit=limit + 10).given_up == ()
     # The batch for which it was started, too: the Job's deadline is that of all batches.
     assert [each.name for each in at_seven(resident(7)).given_up] == ["b7a1"]
 
 
 def test_a_resident_driver_that_does_not_end_after_its_idle_time_is_deleted() -> None:
-    assert at_seven(resident(), is_open=False, committed=1200).given_up == ()
-    assert [each.name for each in at_seven(resident(), is_open=False, committed=1201).given_up] == ["b6a1"]
-    assert at_seven(resident(), frozen=0, committed=5000).given_up == ()  # a batch for it
+    assert at_seven(resident(), is_open=False, since_commit=1200).given_up == ()
+    assert [each.name for each in at_seven(resident(), is_open=False, since_commit=1201).given_up] == ["b6a1"]
+    assert at_seven(resident(), frozen=0, since_commit=5000).given_up == ()  # a batch for it
 
 
 @given(

@@ -41,9 +41,7 @@ async def test_every_partition_has_its_own_lag() -> None:
 
 @virtual
 async def test_a_new_leader_after_hours_without_events_does_not_take_the_newest_for_old() -> None:
-    world = World(TimedHub(1))
-    world.hub.publish("0", 10)
-    await world.drain("0", 9)
+    world = await World.drained(1, 10)
     await asyncio.sleep(3 * 3600)
     world.hub.publish("0", 10)
     await asyncio.sleep(2)
@@ -54,9 +52,7 @@ async def test_a_new_leader_after_hours_without_events_does_not_take_the_newest_
 
 @virtual
 async def test_retention_behind_the_checkpoint_leaves_only_what_is_there() -> None:
-    world = World(TimedHub(1))
-    world.hub.publish("0", 10)
-    await world.drain("0", 9)
+    world = await World.drained(1, 10)
     world.hub.publish("0", 90)
     world.hub.partitions["0"].retain_from(70)
     measure = await world.measure()
@@ -83,9 +79,7 @@ async def test_totals_of_a_manifest_that_somebody_changed_end_no_leader() -> Non
 
 @virtual
 async def test_lag_is_known_whatever_the_creation_time_so_that_hosts_look() -> None:
-    world = World(TimedHub(1))
-    world.hub.publish("0", 10)
-    await world.drain("0", 9)
+    world = await World.drained(1, 10)
     measure = await world.measure()
     assert (await world.report(measure)).lag_events == 0
     world.hub.promote()
@@ -174,10 +168,7 @@ async def test_files_whose_checkpoint_is_missing_are_found_a_little_later() -> N
 
 @virtual
 async def test_a_resting_consumer_costs_no_storage_call() -> None:
-    world = World(TimedHub(2))
-    for partition in "01":
-        world.hub.publish(partition, 10)
-        await world.drain(partition, 9)
+    world = await World.drained(2, 10)
     measure = await world.measure()
     await world.report(measure)
     asked = len(world.sink.calls)

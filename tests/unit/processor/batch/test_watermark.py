@@ -135,10 +135,7 @@ def test_files_that_do_not_tell_their_times_leave_the_watermark_unknown() -> Non
 
 @virtual
 async def test_the_partition_that_is_behind_decides() -> None:
-    world = World(TimedHub(2))
-    for partition in "01":
-        world.hub.publish(partition, 10)
-        await world.drain(partition, 9)
+    world = await World.drained(2, 10)
     measure = await world.measure()
     await asyncio.sleep(300)
     await world.report(measure)
@@ -156,9 +153,7 @@ async def test_the_partition_that_is_behind_decides() -> None:
 
 @virtual
 async def test_a_partition_that_was_added_counts_before_hosts_know_it() -> None:
-    world = World(TimedHub(1))
-    world.hub.publish("0", 1)
-    await world.drain("0", 0)
+    world = await World.drained(1, 1)
     measure = await world.measure()
     await world.report(measure)
     before = measure.complete
@@ -178,9 +173,7 @@ async def test_a_partition_that_was_added_counts_before_hosts_know_it() -> None:
 
 @virtual
 async def test_what_counts_is_when_the_hub_was_asked_and_not_when_it_answered() -> None:
-    world = World(TimedHub(1))
-    world.hub.publish("0", 1)
-    await world.drain("0", 0)
+    world = await World.drained(1, 1)
     measure = await world.measure()
     await world.report(measure)
     ask_heads, ask_partitions = partial(measure.ask_heads, ["0"]), measure.ask_partitions
@@ -196,9 +189,7 @@ async def test_what_counts_is_when_the_hub_was_asked_and_not_when_it_answered() 
 
 @virtual
 async def test_a_list_of_partitions_that_is_old_is_complete_up_to_its_time() -> None:
-    world = World(TimedHub(1))
-    world.hub.publish("0", 1)
-    await world.drain("0", 0)
+    world = await World.drained(1, 1)
     measure = await world.measure()
     await world.report(measure)
     listed = now()
