@@ -124,12 +124,16 @@ def _facts(**changes: object) -> Facts:
     return Facts(**(healthy | changes))  # type: ignore[arg-type]
 
 
-def _spark(step: Step = RUNS, executors: Executors | None = None, **changes: object) -> Facts:
-    return _facts(spark=SparkFacts(enabled=True, batch=OpenBatch(7, 40, step, executors), **changes))  # type: ignore[arg-type]
+def _spark(
+    step: Step = RUNS, executors: Executors | None = None, failed: FailedAttempts | None = None, **changes: object
+) -> Facts:
+    batch = OpenBatch(7, 40, step, executors, failed)
+    return _facts(spark=SparkFacts(enabled=True, batches=(batch,), **changes))  # type: ignore[arg-type]
 
 
 _QUARANTINE = QuarantineStatus(files=1, rows=3, message="batch 7: orders/0: not a Parquet file")
-_WAITING = (WaitingApplication(APPLICATION, WAITS[3:4]),)
+_WAITING = (WaitingApplication(APPLICATION, 7, WAITS[3:4]),)
+_PARALLEL = (OpenBatch(7, 40, RUNS), OpenBatch(8, 40, RUNS), OpenBatch(9, 40, AnotherRuns(APPLICATION)))
 SITUATIONS: tuple[Facts, ...] = (
     _facts(),
     _facts(behind=False),
@@ -155,6 +159,7 @@ SITUATIONS: tuple[Facts, ...] = (
     _facts(spark=SparkFacts(enabled=True)),
     _facts(spark=SparkFacts(enabled=True, resident="orders-b6")),
     *(_spark(step) for step in STEPS),
+    _facts(spark=SparkFacts(enabled=True, batches=_PARALLEL)),
     _spark(executors=Executors(1, 2, ExecutorOutOfMemory("1g"))),
     _spark(behind=Behind(local=True, executors=2)),
     _spark(behind=Behind(local=False, executors=2)),

@@ -115,6 +115,28 @@ def test_a_driver_that_is_killed_is_followed_by_another_attempt(
     assert (spark["failures"], shop.healthy()["status"]) == (0, "True")
 
 
+def test_two_batches_are_processed_at_the_same_time_and_committed_in_order(shop: SparkShop) -> None:
+    shop.suspend(True)
+    shop.apply(batch={"maxFiles": 1, "inFlight": 2})
+    shop.publish()
+    shop.suspend(False)
+
+    def both() -> list[dict[str, Any]]:
+        found = [pod for pod in shop.pods("driver") if pod["status"]["phase"] == "Running"]
+        return found if len(found) == 2 else []
+
+    first, second = sorted(shop.until(both, "two drivers run"), key=lambda pod: pod["metadata"]["name"])
+    batches = [int(pod["metadata"]["labels"]["eventconsumer.io/batch"]) for pod in (first, second)]
+    assert batches[1] == batches[0] + 1, batches
+    with contextlib.suppress(DemoError):  # the container ends below the command
+        shop.cluster.kubectl("exec", first["metadata"]["name"], "--", "python3", "-c", KILL)
+    spark = shop.until_processed()
+    assert spark["lastCommit"]["number"] >= batches[1] and "laterBatches" not in spark, spark
+    # The attempt at the second batch was not disturbed by the failure of the first.
+    assert [name for name in shop.applications() if f"-b{batches[1]}-a" in name] == [], shop.applications().keys()
+    shop.apply()
+
+
 @pytest.mark.long
 def test_an_application_that_is_deleted_by_hand_is_followed_at_once(shop: SparkShop) -> None:
     shop.publish()

@@ -16,6 +16,7 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import owner_id, pod_of
 from eventconsumer_processor.lease.assignment import assignment
 from eventconsumer_processor.partition.operator_messages import Refused
+from tests.simulation.checker import IN_FLIGHT
 from tests.simulation.host import SimHost, Surroundings
 from tests.simulation.loop import SimLoop
 from tests.simulation.stream import Stream
@@ -107,7 +108,7 @@ class Consumer:
             "roll": {"maxBytes": 1_000_000, "maxSeconds": rng.randint(1, 5), "maxEvents": rng.randint(3, 9)},
             "batches": {
                 "trigger": {"files": 4, "ageSeconds": 30},
-                "limits": {"maxFiles": rng.choice([3, 1000])},
+                "limits": {"maxFiles": rng.choice([3, 1000]), "inFlight": rng.choice([1, 1, IN_FLIGHT])},
             },
             "table": {"maxSeconds": rng.randint(1, 5)} if stream.table else None,
             "drainSeconds": 10,

@@ -270,6 +270,12 @@ MUTANTS: Mapping[str, Mutant] = {
         ),
         {"pause": 4, "resume": 4, "upset": 3, "commit batch": 3},
     ),
+    "parallel batches have no limit": Mutant(
+        (Change("batch/batcher.py", "< when.limits.in_flight:", "< when.limits.in_flight + 1:"),), {"produce": 3}
+    ),
+    "a commit does not continue the totals": Mutant(
+        (Change("batch/log.py", "own.after(before.record)", "own.after(None)"),), {"commit batch": 5}
+    ),
     "a batch takes files in any order": Mutant(
         (
             Change(

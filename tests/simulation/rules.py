@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
+from tests.simulation.checker import IN_FLIGHT
 from tests.simulation.consumer import HOSTS
 from tests.simulation.stream import MOST_PARTITIONS, Stream
 from tests.simulation.world import World
@@ -22,6 +23,7 @@ TARGETS = (
     ("set_metadata", ""),
     ("put", "_genesis"),
     ("put", "_batches"),
+    ("put", "_commits"),
     ("put", "_delta_log"),
     ("put", "_watermark"),
     ("head", ""),
@@ -110,7 +112,7 @@ RULES: Mapping[str, Rule] = {
     "accept": Rule(0.4, (CONSUMER,), lambda w, c: w.accept(w.consumer(c).stream)),
     "add partition": Rule(0.5, (CONSUMER,), lambda w, c: w.consumer(c).stream.add_partition()),
     "clean up": Rule(1, (CONSUMER, 5), lambda w, c, n: w.consumer(c).stream.clean_up(n)),
-    "commit batch": Rule(2, (CONSUMER,), lambda w, c: w.consumer(c).stream.commit_batch()),
+    "commit batch": Rule(2, (CONSUMER, IN_FLIGHT - 1), lambda w, c, n: w.consumer(c).stream.commit_batch(n)),
 }
 
 

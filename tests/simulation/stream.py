@@ -3,6 +3,7 @@
 Consumers (`consumer.py`) drain it: mostly one, two where two resources name one chain.
 """
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,9 +12,11 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from eventconsumer_api.batch import BatchCommit, attempt_name, commit_name
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.table.checkpoint_file import Tally, encode
+from eventconsumer_storage.errors import Conflict
 from tests.simulation.checker import SLOT, ChainSeen, Checker
 from tests.simulation.history import History
 from tests.simulation.tampering import LeaseBlobs, OwnershipBlobs, Tampering, now
@@ -274,24 +277,30 @@ class Stream:
                 self._pruned[partition] = max(self._pruned.get(partition, -1), slot.last)
                 now(tombstone(self._sink, chain, slot))
 
-    def commit_batch(self) -> None:
-        """Spark finishes the open batch."""
-        done = self._done()
-        if done < len(self.checker.batches):
-            batch = self.checker.batches[done]
-            record = {
-                "number": done + 1,
-                "committedAt": EPOCH.isoformat(),
-                "application": "app",
-                "attempt": "a",
-                "output": "out",
-                "files": len(batch["files"]),
-                "rowsRead": sum(file["count"] for file in batch["files"]),
-                "rowsWritten": 1,
-                "seconds": 1.0,
-            }
-            name = f"{self.prefix}/_commits/{done + 1:010d}.json"
-            now(self._sink.put(name, json.dumps(record).encode(), if_absent=True))
+    def commit_batch(self, which: int) -> None:
+        """Spark finishes an open batch; the record of a parallel one is left for the leading host to publish."""
+        done, open_batches = self._done(), self.checker.batches[self._done() :]
+        if not open_batches:
+            return
+        batch = open_batches[which % len(open_batches)]
+        record = BatchCommit(
+            number=batch["number"],
+            committed_at=EPOCH,
+            application="app",
+            attempt="a",
+            output="out",
+            files=len(batch["files"]),
+            rows_read=sum(file["count"] for file in batch["files"]),
+            rows_written=1,
+            seconds=1.0,
+        )
+        name = attempt_name(self.prefix, record.number)
+        if not batch.get("parallel"):
+            before = self._sink.blobs.get(commit_name(self.prefix, done))
+            record = record.after(BatchCommit.model_validate_json(before.data) if before else None)
+            name = commit_name(self.prefix, record.number)
+        with contextlib.suppress(Conflict):
+            now(self._sink.put(name, record.model_dump_json(by_alias=True).encode(), if_absent=True))
 
     def _done(self) -> int:
         return sum(name.startswith(f"{self.prefix}/_commits/") for name in self._sink.blobs)

@@ -81,7 +81,7 @@ def test_the_next_resource_knows_the_leases_whose_record_was_deleted_before_the_
     """A checkpoint beyond the end of the hub is then no sign of another program."""
     script: list[Step] = [
         ("start", (0, 0)), ("start", (4, 0)), ("start", (1, 0)), ("produce", (6, 5)), ("wait", (6,)),
-        ("commit batch", (1,)), ("start", (5, 0)), ("mend", (0,)), ("operator", (0, 0)), ("rivals leave", (0,)),
+        ("commit batch", (1, 0)), ("start", (5, 0)), ("mend", (0,)), ("operator", (0, 0)), ("rivals leave", (0,)),
         ("produce", (11, 0)), ("produce", (1, 6)), ("wait", (2,)), ("crash", (5, 1)), ("operator", (0, 1)),
         ("wait", (3,)), ("wait", (7,)), ("hold a file", ()), ("delete leases", ()), ("drop link", (2,)),
         ("fail over", (7, 2)), ("wait", (7,)),

@@ -1,26 +1,30 @@
 """Batches: the records by which Spark processes each drained file exactly once.
 
 A batch is frozen as `<prefix>/_batches/<n>.json` and finished by `<prefix>/_commits/<n>.json`; both are written
-put-if-absent and never change. Numbers start at 1 and batch n+1 is frozen only after n is committed. In each partition
-the ranges of successive batches are contiguous: `ranges[p].first` is the previous manifest's `ranges[p].last` + 1 (S8).
+put-if-absent and never change. Numbers start at 1 and batch n+1 is frozen only after n is committed, or with
+`spark.batch.inFlight` above 1, after n+1-inFlight is. Commits are published in order. In each partition the ranges of
+successive batches are contiguous: `ranges[p].first` is the previous manifest's `ranges[p].last` + 1 (S8).
 
 Several attempts may work on a batch, one after the other. Each claims `<prefix>/_attempts/<n>.json` by overwriting it.
 An attempt commits by replacing its claim with the commit record. Storage refuses this if the claim is not the newest,
 so a superseded attempt cannot commit. The record is never overwritten. `_commits/<n>.json` is a copy of that record,
 written by the attempt itself or, if it ended in between, by the next one. A replay of batches has the same blobs in
 `<prefix>/_batch_replays/<nonce>/`, without manifests.
+
+A parallel batch is decided by its attempt in the same way, in any order. The leading host publishes the records of
+parallel batches in the order of their numbers, and adds what continues from the batch before (`BatchCommit.after`).
 """
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import AwareDatetime, FailFast, Field
+from pydantic import AwareDatetime, FailFast, Field, ValidationError
 
 from eventconsumer_api.endpoints import AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.host_config import BlobLocation, ResourceRef
 from eventconsumer_api.model import Model, Report
-from eventconsumer_api.spark import Output
+from eventconsumer_api.spark import IN_FLIGHT_MAX, Output
 from eventconsumer_api.v1alpha1 import FileFormat
 
 
@@ -76,6 +80,23 @@ class BatchManifest(Report):
         "unknown.",
         exclude_if=lambda time: time is None,  # unknown to drivers of older versions
     )
+    parallel: bool = Field(
+        default=False,
+        description="Batches before this one may be open while it is processed: the leading host publishes its commit, "
+        "and its transactions are those of its number modulo 16.",
+        exclude_if=lambda parallel: not parallel,  # unknown to drivers of older versions
+    )
+
+    @property
+    def transaction(self) -> str:
+        """The application of the batch's transactions in a Delta table.
+
+        It contains the chain, not the resource: a resource that is applied again must not add an open batch twice.
+        Delta ignores a transaction whose version is not above the last one of its application
+        (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#transaction-identifiers). The version is the batch's
+        number, and parallel batches may be committed in any order, so those of one application must not be parallel.
+        """
+        return f"{self.chain}/{self.number % IN_FLIGHT_MAX}" if self.parallel else self.chain
 
 
 class BatchClaim(Report):
@@ -132,6 +153,30 @@ class BatchCommit(Report):
     )
     totals: CommitTotals = CommitTotals()
 
+    def after(self, previous: Self | None) -> Self:
+        """The record of this batch alone, continued from the published commit of the batch before.
+
+        Args:
+            previous: That commit; None: this is the first batch.
+        """
+        before, own = previous.totals if previous else CommitTotals(), self.quarantine
+        totals = CommitTotals(
+            rows_read=before.rows_read + self.rows_read,
+            rows_written=before.rows_written + self.rows_written,
+            quarantined_files=before.quarantined_files + (len(own.files) if own else 0),
+            quarantined_rows=before.quarantined_rows + (own.rows if own else 0),
+        )
+        left = own or (previous.quarantine if previous else None)
+        return self.model_copy(update={"totals": totals, "quarantine": left})
+
+
+def decided(content: bytes) -> BatchCommit | None:
+    """The commit record in a claim's blob; None: the blob has a claim, or nothing yet."""
+    try:
+        return BatchCommit.model_validate_json(content)
+    except ValidationError:
+        return None
+
 
 class ReplayOf(Model):
     """Batches to process again, one after the other."""
@@ -179,6 +224,11 @@ class BatchJob(Model):
         default=AZURE_STORAGE_SUFFIXES,
         description="Otherwise, the allowed suffixes of storage accounts.",
         exclude_if=lambda suffixes: suffixes == AZURE_STORAGE_SUFFIXES,  # unknown to drivers of older versions
+    )
+    parallel: bool = Field(
+        default=False,
+        description="The batch is parallel, as its manifest says.",
+        exclude_if=lambda parallel: not parallel,  # drivers of older versions must not process such a batch
     )
     keep_alive: KeepAlive | None = Field(
         default=None,

@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, BeforeValidator, FailFast, Field, StringConstraints
 
 from eventconsumer_api.model import ShownReport
+from eventconsumer_api.spark import IN_FLIGHT_MAX
 
 REPORT_MAX_BYTES = 1024 * 1024  # a report of 1,024 partitions with the longest names has about 600 kB
 # Items of a list or map. An event hub has at most 1,024 partitions:
@@ -82,6 +83,7 @@ class BatchReport(ShownReport):
     events: Count
     reason: Name = Field(description="Which trigger fired: Files, Bytes, Age, Schedule or Window.")
     created_at: AwareDatetime | None = Field(default=None, description="Time at which it was frozen.")
+    parallel: bool = Field(default=False, description="Batches before it may be open while it is processed.")
 
 
 class CommitReport(ShownReport):
@@ -173,9 +175,16 @@ class FleetReport(ShownReport):
     committed_batch: Count = Field(default=0, description="Number of the last committed batch; 0: none.")
     committed_reason: Name = Field(default="", description="Trigger of that batch.")
     last_commit: CommitReport | None = Field(default=None, description="Commit of that batch; absent: none.")
-    open_batch: BatchReport | None = None
+    open_batches: Annotated[list[BatchReport], FailFast(), Field(max_length=IN_FLIGHT_MAX)] = Field(
+        default=[], description="Frozen batches without a commit record, by number."
+    )
     watermark: WatermarkReport | None = Field(default=None, description="What is complete; absent: unknown.")
     table: TableReport | None = Field(default=None, description="The table over the files; absent: none, or unknown.")
+
+    @property
+    def open_batch(self) -> BatchReport | None:
+        """The first open batch, whose commit is published next; None: no batch is open."""
+        return next(iter(self.open_batches), None)
 
 
 class StorageReport(ShownReport):

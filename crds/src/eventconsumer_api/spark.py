@@ -9,6 +9,8 @@ from eventconsumer_api.model import Model, rules, total
 from eventconsumer_api.scalars import JavaMemory, Quantity
 
 DAY_SECONDS = 86_400
+IN_FLIGHT_MAX = 16
+"""Maximum number of open batches: parallel batches with the same number modulo this are never open at a time."""
 
 
 class Trigger(Model):
@@ -49,10 +51,19 @@ class Trigger(Model):
 
 
 class BatchLimits(Model):
-    """Limits of one batch; the remaining files wait for the next batch."""
+    """Limits of one batch; the remaining files wait for the next batch. And the number of batches at a time."""
 
     max_files: int = Field(default=10_000, ge=1, le=100_000, description="Number of files.")
     max_bytes: int = Field(default=17_179_869_184, ge=1, le=1 << 50, description="Size of the files together, bytes.")
+    in_flight: int = Field(
+        default=1,
+        ge=1,
+        le=IN_FLIGHT_MAX,
+        description="Number of batches that are processed at the same time, each by an application of its own. Above 1 "
+        "only for programs whose result does not depend on the order of the batches; commits are still published in "
+        "order.",
+        exclude_if=lambda number: number == 1,  # unknown to hosts of older versions
+    )
 
 
 class Launcher(StrEnum):
@@ -248,6 +259,11 @@ class Spark(Model):
         (
             "!has(self.mode) || self.mode != 'Local' || !has(self.launcher) || self.launcher == 'Native'",
             "spark.mode: Local needs spark.launcher: Native",
+        ),
+        (
+            "!has(self.batch) || !has(self.batch.inFlight) || self.batch.inFlight == 1 || "
+            "!has(self.keepAliveSeconds) || self.keepAliveSeconds == 0",
+            "spark.keepAliveSeconds needs spark.batch.inFlight: 1: a resident driver processes batches one by one",
         ),
     )
 

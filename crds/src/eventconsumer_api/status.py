@@ -12,6 +12,7 @@ from pydantic import Field
 
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.model import ShownReport
+from eventconsumer_api.spark import IN_FLIGHT_MAX
 from eventconsumer_api.v1alpha1 import ScalingMode
 
 Count = Annotated[int, Field(ge=0)]
@@ -166,10 +167,23 @@ class WatermarkStatus(ShownReport):
     batch: Count = Field(description="Number of the last of these batches; 0: there was no event.")
 
 
+class LaterBatchStatus(ShownReport):
+    """The attempts at an open batch that others precede."""
+
+    batch: Count = Field(description="Its number.")
+    attempt: Count = Field(description="Number of its attempts.")
+    application: str = Field(description="Name of the last started application.")
+    failures: Count = Field(default=0, description="Failed attempts in a row.")
+    last_failure: str = Field(default="", max_length=1024, description="Cause of the last failure.")
+    next_attempt_time: datetime | None = Field(default=None, description="Time of the next attempt. Absent: now.")
+
+
 class SparkStatus(ShownReport):
     """What Spark did with the files."""
 
-    last_batch: Count = Field(default=0, description="Number of the last started batch; 0: none.")
+    last_batch: Count = Field(
+        default=0, description="Number of the first open batch, or else of the last started one; 0: none."
+    )
     attempt: Count = Field(default=0, description="Number of its attempts.")
     last_application: str = Field(default="", description="Name of the last started application.")
     reason: str = Field(default="", description="Trigger of that batch: Files, Bytes, Age, Schedule or Window.")
@@ -177,6 +191,9 @@ class SparkStatus(ShownReport):
     failures: Count = Field(default=0, description="Failed attempts in a row.")
     last_failure: str = Field(default="", max_length=1024, description="Cause of the last failure.")
     next_attempt_time: datetime | None = Field(default=None, description="Time of the next attempt. Absent: now.")
+    later_batches: list[LaterBatchStatus] = Field(
+        default=[], max_length=IN_FLIGHT_MAX, description="Started batches after it, with spark.batch.inFlight above 1."
+    )
     pending_files: Count = Field(default=0, description="Files in no committed batch.")
     pending_bytes: Count = Field(default=0, description="Total size, bytes.")
     processed_files: Count = Field(default=0, description="Files in committed batches.")

@@ -92,17 +92,21 @@ async def _start(api: Api, observed: Observed, spark: SparkPlan) -> str:
     if not await _is_current(api, observed):
         return "the resource has changed"
     known = {application_of(each) for each in observed.applications}
+    live = []
     for kind in spark.kinds:
         for found in await _applications(api, observed, kind):
             application = application_of(found)
-            is_new = application.batch == spark.attempts.batch and application not in known
-            if is_new or not application.ended:
+            if not application.ended:
+                live.append(found)
+            if application.batch == spark.started_batch and (application not in known or not application.ended):
                 return f"{describe(found)} exists"
+    if len(live) >= spark.in_flight:
+        return f"{describe(live[0])} exists"
     if await api.create(manifest) is None:
         listing = await api.list(kind_of(manifest), observed.consumer.key.namespace)  # there is no right to get one
-        for live in listing.items:
-            if name_of(live) == name_of(manifest):
-                _check_owner(observed, live)
+        for other in listing.items:
+            if name_of(other) == name_of(manifest):
+                _check_owner(observed, other)
         return "an object of this name exists"
     metrics.APPLICATIONS.labels(spark.mode).inc()
     return ""
@@ -120,7 +124,9 @@ async def _is_current(api: Api, observed: Observed) -> bool:
 
 def _attempts_in(consumer: Consumer) -> tuple[object, ...]:
     spark = consumer.status.spark
-    return (spark.last_batch, spark.attempt, spark.failures, spark.next_attempt_time) if spark else ()
+    if spark is None:
+        return ()
+    return (spark.last_batch, spark.attempt, spark.failures, spark.next_attempt_time, *spark.later_batches)
 
 
 async def _applications(api: Api, observed: Observed, kind: Kind) -> list[Manifest]:

@@ -130,7 +130,9 @@ class Resources(Collector):
         ready = _gauge("hosts_ready", "Ready hosts.")
         drained = _gauge("drained_events", "Events in files since the chains' start.")
         files = _gauge("drained_files", "Files since the chains' start.")
-        failures = _gauge("spark_failures", "Failed attempts in a row at the open batch. Absent: no Spark.")
+        failures = _gauge(
+            "spark_failures", "Failed attempts in a row at an open batch, the highest number. Absent: no Spark."
+        )
         for key, status in sorted(self._statuses.items()):
             place = [key.namespace, key.name]
             for condition in status.conditions:
@@ -146,8 +148,9 @@ class Resources(Collector):
             ready.add_metric(place, status.hosts.ready)
             drained.add_metric(place, status.drained.events)
             files.add_metric(place, status.drained.files)
-            if status.spark:
-                failures.add_metric(place, status.spark.failures)
+            if spark := status.spark:
+                later = (batch.failures for batch in spark.later_batches)
+                failures.add_metric(place, max(spark.failures, *later, 0))
         yield from (conditions, lag_events, lag_seconds, total, unowned, desired, ready, drained, files, failures)
 
 

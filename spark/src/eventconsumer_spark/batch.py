@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from eventconsumer_api.batch import BatchJob, BatchManifest
+from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.output.delta_table import Match, Transaction, append, merge
 from eventconsumer_spark.output.folder import write_folder
 from eventconsumer_spark.output.write_result import WriteResult
@@ -67,7 +68,15 @@ class Batch:
             on: Condition of a match.
             update: Column -> its new value in matching rows.
             where: Which matching rows are updated; None: all.
+
+        Raises:
+            ConfigurationError: `spec.spark.batch.inFlight` is above 1.
         """
+        if self.manifest.parallel and not self.job.replay:
+            raise ConfigurationError(
+                "merge_delta needs the batches in order, because a later batch updates rows of an earlier one: set "
+                "spec.spark.batch.inFlight: 1"
+            )
         if self.trial:
             return WriteResult(self.write_parquet(result))
         done = merge(result, self.table, self._once, self._note, Match(on, update, where))

@@ -60,6 +60,10 @@ def check(batch: Batch) -> None:
         raise ConfigurationError("the streaming program cannot exclude files: set spec.spark.poisonFiles: Fail")
     if batch.job.replay:
         raise ConfigurationError(f"the streaming program has no replay: remove spec.spark.replay {remedy}")
+    if batch.manifest.parallel:
+        raise ConfigurationError(
+            f"the streaming program processes batches in order: set spec.spark.batch.inFlight: 1 {remedy}"
+        )
     if batch.manifest.format is not FileFormat.PARQUET:
         raise ConfigurationError(f"the streaming program reads Parquet files: set spec.sink.format: Parquet {remedy}")
     if output.format is not OutputFormat.DELTA or output.body.type is not BodyType.BINARY:

@@ -113,7 +113,7 @@ def report_of(host: int, step: int, start: datetime) -> HostReport:
         committed_batch=number,
         committed_reason="Files" if number else "",
         last_commit=commit,
-        open_batch=batch if step % 48 < 42 else None,
+        open_batches=[batch] if step % 48 < 42 else [],
     )
     mine = [each for each, owner in owners.items() if owner.startswith(f"shop/orders/orders-host-{host}.")]
     return HostReport(

@@ -61,7 +61,7 @@ class Hub:
             processed_files=10 * self.committed,
             committed_batch=self.committed,
             committed_reason="Files" if self.committed else "",
-            open_batch=self.open_batch,
+            open_batches=[self.open_batch] if self.open_batch else [],
         )
         return HostReport(
             owner=f"{pod}.uid",

@@ -89,7 +89,7 @@ class DrainedBatch:
         self.files[index] = file.model_copy(update={"etag": str(answer.get_blob_properties().etag)})
         return self.files[index]
 
-    def freeze(self, number: int = 1, chain: str = CHAIN) -> BatchJob:
+    def freeze(self, number: int = 1, chain: str = CHAIN, *, parallel: bool = False) -> BatchJob:
         """Write the manifest of a chain, and return the job that processes it as one of `CHAIN`."""
         ranges = {
             partition: Range(
@@ -109,6 +109,7 @@ class DrainedBatch:
             ranges=ranges,
             next={partition: covered.last + 1 for partition, covered in ranges.items()},
             totals=Totals(files=len(self.files), events=len(self.events), bytes=sum(file.size for file in self.files)),
+            parallel=parallel,
         )
         self.container.upload_blob(manifest_name(PREFIX, number), manifest.model_dump_json(by_alias=True))
         credential = Credential(
@@ -125,6 +126,7 @@ class DrainedBatch:
             sink=BlobLocation(container=self.container.container_name, prefix=PREFIX, credential=credential),
             output=Output(path=f"abfs://{self.container.container_name}-out@{self.host}/results"),
             allow_insecure_endpoints=True,
+            parallel=parallel,
         )
 
     def commit(self, number: int = 1) -> bytes | None:

@@ -1,5 +1,6 @@
 """Drivers that fail, are killed, are overtaken or told to end, and files that nobody can process."""
 
+import asyncio
 import os
 import re
 import signal
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.storage.blob import BlobServiceClient
+from azure.storage.blob import BlobLeaseClient, BlobServiceClient
 
 from eventconsumer_api.batch import (
     BatchClaim,
@@ -21,8 +22,12 @@ from eventconsumer_api.batch import (
     commit_name,
     replay_prefix,
 )
+from eventconsumer_processor.batch.log import BatchLog, BatchState
+from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
 from tests.integration.spark.conftest import Driver, Launch
 from tests.integration.spark.drained import MOVED, PREFIX, START, DrainedBatch
+from tests.integration.spark.test_resident import table
+from tests.support.azurite import AzuriteProcess
 from tests.support.waiting import HANG_SECONDS
 
 HERE = Path(__file__).parent
@@ -216,3 +221,39 @@ def test_replay_goes_on_where_it_stopped(drained: DrainedBatch, driver: Driver, 
     others = {blob.name for blob in output.list_blobs() if not blob.name.startswith("results_replays")}
     assert others == {"results/_eventconsumer.json"}
     assert committed(drained, 2).attempt == "x"
+
+
+async def publish(job: BatchJob) -> BatchState:
+    """Publish the commits of parallel batches, as the leading host does."""
+    async with blob_service(job.sink, "spec.sink", True, ()) as service:
+        log = BatchLog(AzureBlobStore(service, job.sink.container, lambda _, __: None), PREFIX)
+        return await log.restore()
+
+
+def test_parallel_batches_are_decided_in_any_order_and_published_in_theirs(
+    drained: DrainedBatch, launch: Launch, driver: Driver, azurite: AzuriteProcess
+) -> None:
+    """Three drivers create the table at the same time; one is killed between its transaction and its commit."""
+    jobs = []
+    for number in (1, 2, 3):
+        drained.files.clear()
+        drained.slot("0", 1000 * number, 10)
+        jobs.append(drained.freeze(number, parallel=True))
+    drivers = [launch(job, PROGRAMS, env={"WAY": "kill_at_two"}) for job in jobs]
+    outputs = [each.communicate(timeout=HANG_SECONDS)[0] for each in drivers]
+    assert [each.returncode for each in drivers] == [0, -signal.SIGKILL, 0], "\n".join(outputs)
+    assert [drained.commit(number) for number in (1, 2, 3)] == [None, None, None]
+    assert asyncio.run(publish(jobs[0])).committed_number == 1
+
+    lease = BlobLeaseClient(drained.container.get_blob_client(attempt_name(PREFIX, 2)))
+    lease.break_lease(0)  # it would expire
+    ended = driver(jobs[1].model_copy(update={"attempt": 2}), PROGRAMS, env={"WAY": "append"})
+    assert ended.returncode == 0, ended.stdout
+    again = driver(jobs[2].model_copy(update={"attempt": 2}), PROGRAMS, env={"WAY": "append"})
+    assert again.returncode == 0 and "no work left" in again.stdout, again.stdout
+    state = asyncio.run(publish(jobs[0]))
+    assert (state.committed_number, state.open) == (3, ())
+    found = [committed(drained, number) for number in (1, 2, 3)]
+    assert [each.totals.rows_written for each in found] == [10, 20, 30]
+    assert [each.rows_written for each in found] == [10, 10, 10]
+    assert table(jobs[0], azurite) == [1000 * number + event for number in (1, 2, 3) for event in range(10)]

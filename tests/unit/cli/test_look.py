@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from eventconsumer_api import labels
-from eventconsumer_api.host_report import HostState, Problem, TableReport, WatermarkReport
+from eventconsumer_api.host_report import BatchReport, HostState, Problem, TableReport, WatermarkReport
 from eventconsumer_cli.commands.hosts import ids
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD
 from tests.unit.cli.fakes import EFFECTIVE, HEALTHY, FakeCluster, condition, consumer, fleet, pod, report, shop
@@ -167,6 +167,24 @@ def test_batches_show_attempts_that_are_still_there(shell: Shell) -> None:
     assert [row[:4] for row in rows] == [["3", "2", "Running", "1"], ["3", "1", "Failed", "0"]]
     assert "kubectl logs -n shop b3-a2" in seen.out
     assert shell.run(cluster, "batches", "-o", "json").json["attempts"][0]["executors"] == 1
+
+
+def test_batches_show_all_that_are_open_and_their_failures(shell: Shell) -> None:
+    cluster = shop()
+    open_batches = [BatchReport(number=number, files=number, bytes=1, events=9, reason="Files") for number in (3, 4)]
+    leader = cluster.reports["orders-host-0"]
+    told = fleet({"0": "orders-host-0"}, open_batches=open_batches)
+    cluster.reports["orders-host-0"] = leader.model_copy(update={"fleet": told})
+    later = {"batch": 4, "attempt": 5, "application": "b4-a5", "failures": 4, "lastFailure": "no memory"}
+    resource = consumer()
+    resource["status"]["spark"]["laterBatches"] = [later]
+    cluster.put(EVENT_CONSUMER, resource)
+    seen = shell.run(cluster, "batches").out
+    assert "3: 3 files, 9 events, 1 B (for Files), attempt 2" in seen
+    assert "4: 4 files, 9 events, 1 B (for Files), attempt 5" in seen
+    assert "batch 4: 4 in a row; the last: no memory" in seen
+    document = shell.run(cluster, "batches", "-o", "json").json
+    assert [each["number"] for each in document["openBatches"]] == [3, 4]
 
 
 def test_batches_of_a_consumer_without_spark(shell: Shell) -> None:

@@ -72,7 +72,7 @@ def fleet(
         bytes=1000,
         committed_batch=committed,
         committed_reason="Age" if committed else "",
-        open_batch=batch,
+        open_batches=[batch] if batch else [],
     )
 
 

@@ -1,13 +1,17 @@
 """Manifest and job description, against a container in memory."""
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, Range, Totals, manifest_name
+from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, Range, ReplayOf, Totals, manifest_name
 from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_api.labels import BATCH_JOB_ENV
-from eventconsumer_api.spark import Output
+from eventconsumer_api.spark import IN_FLIGHT_MAX, Output
+from eventconsumer_spark.attempt.attempt import begin
+from eventconsumer_spark.attempt.shutdown import Ending
 from eventconsumer_spark.batch import Batch
 from eventconsumer_spark.errors import ConfigurationError, FilesChangedError, ManifestError
 from eventconsumer_spark.input.manifest import MAX_MANIFEST_BYTES, check_files, difference, load_manifest
@@ -61,6 +65,35 @@ def frozen(store: FakeBlobStore, **changes: object) -> BatchManifest:
     ).model_copy(update=changes)
     store.put(manifest_name(PREFIX, 3), manifest.model_dump_json(by_alias=True).encode())
     return manifest
+
+
+@pytest.mark.parametrize("replay", [None, ReplayOf(nonce="again", first=3, last=3)])
+def test_merge_is_refused_where_batches_are_parallel(store: FakeBlobStore, replay: ReplayOf | None) -> None:
+    job = JOB.model_copy(update={"replay": replay})
+    made: dict[str, Any] = {"spark": None, "events": None, "output": "o", "quarantine_path": "q", "transaction": "t"}
+    batch = Batch(job=job, manifest=frozen(store, parallel=True), table="not a table", **made)
+    # A replay processes its batches in order: its merge begins, and needs Spark.
+    refusal = pytest.raises(AttributeError) if replay else pytest.raises(ConfigurationError, match="inFlight: 1")
+    with refusal:
+        batch.merge_delta(None, "t.id = s.id", {})  # type: ignore[arg-type]
+
+
+def test_transactions_of_parallel_batches_differ_from_those_of_batches_that_may_be_open_with_them() -> None:
+    store = FakeBlobStore()
+    for path in PATHS:
+        store.put(path, b"parquet")
+    names = [frozen(store, number=number, parallel=True).transaction for number in range(1, 1 + 2 * IN_FLIGHT_MAX)]
+    for first in range(IN_FLIGHT_MAX):
+        assert len(set(names[first : first + IN_FLIGHT_MAX])) == IN_FLIGHT_MAX
+    assert len(set(names)) == IN_FLIGHT_MAX
+    assert frozen(store).transaction == "c1"  # as before there were parallel batches
+
+
+def test_driver_refuses_a_batch_that_the_operator_takes_for_another_kind(store: FakeBlobStore) -> None:
+    site: Any = SimpleNamespace(store=store, commits=PREFIX)
+    frozen(store, parallel=True)
+    with pytest.raises(ManifestError, match="operator and hosts must have the same version"):
+        begin(JOB, site, Ending())
 
 
 def test_manifest_is_read_as_written_whatever_resource_it_was_frozen_for(store: FakeBlobStore) -> None:

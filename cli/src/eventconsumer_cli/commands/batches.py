@@ -11,8 +11,10 @@ from rich.text import Text
 
 from eventconsumer_api import labels
 from eventconsumer_api.conditions import ConditionType
+from eventconsumer_api.host_report import BatchReport
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.remedies import command, is_good
+from eventconsumer_api.status import LaterBatchStatus, SparkStatus
 from eventconsumer_cli.commands.partitions import look_at
 from eventconsumer_cli.errors import Failed, Forbidden
 from eventconsumer_cli.kube.kinds import POD, name_of
@@ -62,7 +64,7 @@ class Attempt:
 
 
 def batches(session: Session, name: ConsumerName = None) -> None:
-    """Show the open batch, the last committed batch, pending files and the attempts in the cluster."""
+    """Show the open batches, the last committed batch, pending files and the attempts in the cluster."""
     look = look_at(session, name)
     where = f"{look.name} -n {look.namespace}"
     spark = look.consumer["spec"].get("spark")
@@ -121,7 +123,7 @@ def document(look: Look, found: Sequence[Attempt]) -> dict[str, Any]:
     fleet, spark = look.hosts.fleet, look.status.spark
     said = spark.model_dump(mode="json", by_alias=True, exclude_none=True) if spark else None
     return {
-        "openBatch": fleet.open_batch.model_dump(mode="json", by_alias=True) if fleet and fleet.open_batch else None,
+        "openBatches": [each.model_dump(mode="json", by_alias=True) for each in fleet.open_batches] if fleet else None,
         "status": said,
         "attempts": [each.document() for each in found],
     }
@@ -173,12 +175,16 @@ def _open(look: Look) -> str:
     fleet, spark = look.hosts.fleet, look.status.spark
     if fleet is None:
         return f"unknown; last started application: {spark.last_application or 'none'}" if spark else "not known"
-    if fleet.open_batch is None:
-        return "none"
-    batch = fleet.open_batch
+    return "\n".join(_open_batch(look, batch) for batch in fleet.open_batches) or "none"
+
+
+def _open_batch(look: Look, batch: BatchReport) -> str:
+    spark = look.status.spark
     text = f"{batch.number}: {plural(batch.files, 'file')}, {count(batch.events)} events, {size(batch.bytes)}"
     frozen = f", frozen {age(batch.created_at, look.now)} ago" if batch.created_at else ""
-    attempt = f", attempt {spark.attempt}" if spark and spark.last_batch == batch.number else ""
+    later = {each.batch: each.attempt for each in spark.later_batches} if spark else {}
+    number = spark.attempt if spark and spark.last_batch == batch.number else later.get(batch.number)
+    attempt = f", attempt {number}" if number else ""
     return f"{text} (for {batch.reason}){frozen}{attempt}"
 
 
@@ -201,8 +207,14 @@ def _left_out(look: Look) -> str:
 
 def _failures(look: Look) -> str:
     spark = look.status.spark
-    if spark is None or not spark.failures:
+    if spark is None:
         return ""
-    wait = (spark.next_attempt_time - look.now).total_seconds() if spark.next_attempt_time else 0
+    found = [_failure(spark, look.now, f"batch {spark.last_batch}")] if spark.failures else []
+    found += [_failure(each, look.now, f"batch {each.batch}") for each in spark.later_batches if each.failures]
+    return "\n".join(found)
+
+
+def _failure(batch: SparkStatus | LaterBatchStatus, now: datetime, name: str) -> str:
+    wait = (batch.next_attempt_time - now).total_seconds() if batch.next_attempt_time else 0
     again = f"; next attempt in {duration(wait)}" if wait > 0 else ""
-    return f"{spark.failures} in a row; the last: {spark.last_failure}{again}"
+    return f"{name}: {batch.failures} in a row; the last: {batch.last_failure}{again}"

@@ -173,7 +173,8 @@ def _spark(look: Look) -> Text:
         return Text("")
     last = spark.last_commit
     committed = f"batch {last.number} committed {age(last.time, look.now)} ago" if last else "no batch committed yet"
-    running = f", batch {fleet.open_batch.number} runs" if fleet and fleet.open_batch else ""
+    numbers = [str(batch.number) for batch in fleet.open_batches] if fleet else []
+    running = f", {'batches' if numbers[1:] else 'batch'} {', '.join(numbers)} open" if numbers else ""
     pending = fleet.pending_files if fleet else spark.pending_files
     failing = f", {plural(spark.failures, 'failure')} in a row" if spark.failures else ""
     text = f"{committed}{running}{failing}, {plural(pending, 'file')} waiting"

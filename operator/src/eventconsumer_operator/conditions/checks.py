@@ -108,7 +108,7 @@ def data_gap(facts: Facts) -> Finding:
 
 
 def spark_healthy(facts: Facts) -> Finding:
-    """Whether the open batch makes progress: false from its first failed attempt until its commit."""
+    """Whether all open batches make progress: false from the first failed attempt at one until its commit."""
     spark = facts.spark
     if not spark.enabled:
         return Finding("True", Reason.DISABLED, messages.SPARK_DISABLED)
@@ -117,23 +117,24 @@ def spark_healthy(facts: Facts) -> Finding:
         if spark.exhausted:
             reason = Reason.SPARK_FAILED
         return Finding("False", reason, joined(_waiting(facts), _failing(facts)))
-    state = messages.batch_step(spark.batch) if spark.batch else messages.no_batch(spark.resident)
+    state = messages.batch_steps(spark.batches) if spark.batches else messages.no_batch(spark.resident)
     left_out = messages.quarantined(spark.quarantine) if spark.quarantine else ""
     if spark.behind:
         return Finding("True", Reason.SPARK_BEHIND, joined(state, messages.spark_behind(spark.behind), left_out))
     if left_out:
         return Finding("True", Reason.SPARK_QUARANTINED, joined(state, left_out))
-    return Finding("True", Reason.PROGRESSING if spark.batch else Reason.IDLE, state)
+    return Finding("True", Reason.PROGRESSING if spark.batches else Reason.IDLE, state)
 
 
 def _failing(facts: Facts) -> str:
-    batch, failed = facts.spark.batch, facts.spark.failed
-    return messages.batch_failing(batch, failed) if batch and failed else ""
+    return joined(*(messages.batch_failing(each, each.failed) for each in facts.spark.batches if each.failed))
 
 
 def _waiting(facts: Facts) -> str:
-    batch = facts.spark.batch
-    return joined(*(messages.batch_waiting(batch, each) for each in facts.spark.waiting)) if batch else ""
+    batches = {each.number: each for each in facts.spark.batches}
+    first = facts.spark.batches[0] if batches else None
+    found = ((each, batches.get(each.batch, first)) for each in facts.spark.waiting)
+    return joined(*(messages.batch_waiting(batch, each) for each, batch in found if batch))
 
 
 def reconciling(facts: Facts) -> Finding:

@@ -4,7 +4,7 @@ From top to bottom: hosts, partitions, progress, pods, restarts, lost events, Sp
 thing, the cause and the remedy. docs/reference/conditions.md shows all of them with examples.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from eventconsumer_api import labels
 from eventconsumer_api.conditions import PodReason, Reason
@@ -225,9 +225,15 @@ def events_lost(lost: LostEvents) -> str:
 # --- Spark ---------------------------------------------------------------------------------------------------------
 
 
-def batch_step(batch: OpenBatch) -> str:
-    """What happens with the open batch now."""
-    return joined(f"{_batch(batch)}: {_step(batch.step)}", executors(batch.executors) if batch.executors else "")
+def batch_steps(batches: Sequence[OpenBatch]) -> str:
+    """What happens with the open batches now: the first one, and the number of the later ones."""
+    first, *later = batches
+    running = sum(isinstance(batch.step, AttemptRuns) for batch in later)
+    return joined(
+        f"{_batch(first)}: {_step(first.step)}",
+        executors(first.executors) if first.executors else "",
+        f"later batches: {running} of {len(later)} are processed, up to batch {later[-1].number}" if later else "",
+    )
 
 
 def no_batch(resident: str) -> str:
@@ -263,7 +269,7 @@ def executors(found: Executors) -> str:
 
 
 def batch_failing(batch: OpenBatch, failed: FailedAttempts) -> str:
-    """Failed attempts at the open batch, and what happens now."""
+    """Failed attempts at an open batch, and what happens now."""
     count = f"attempt {failed.last} failed ({failed.count} of {failed.limit} in a row)"
     return f"spec.spark: {_batch(batch)}: {count}: {failed.why}; {_step(batch.step)}"
 

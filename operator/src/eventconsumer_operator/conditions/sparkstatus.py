@@ -1,6 +1,6 @@
 """Computes status.spark: progress of the batches, the last failure, and the time of the next attempt. Pure.
 
-While no host reports the open batch, the last report stands. The numbers of attempts and failures are also the
+While no host reports the open batches, the last report stands. The numbers of attempts and failures are also the
 operator's memory of applications that were deleted; see `spark.attempts`.
 """
 
@@ -9,13 +9,13 @@ from typing import Literal
 from eventconsumer_api.host_report import FleetReport
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.spark import Spark
-from eventconsumer_api.status import CommitStatus, QuarantineStatus, SparkStatus, WatermarkStatus
+from eventconsumer_api.status import CommitStatus, LaterBatchStatus, QuarantineStatus, SparkStatus, WatermarkStatus
 from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.replaystatus import batch_replay_status
 from eventconsumer_operator.resource.names import application_name
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.applications import drivers_of
-from eventconsumer_operator.spark.attempts import Attempts
+from eventconsumer_operator.spark.attempts import Attempts, memory_of
 from eventconsumer_operator.spark.failures import why_failed
 from eventconsumer_operator.spark.native import is_local
 from eventconsumer_operator.spark.plan import SparkPlan
@@ -71,41 +71,55 @@ def _of_rest(observed: Observed, fleet: FleetReport, memory: SparkStatus) -> dic
 
 
 def _of_batch(observed: Observed, plan: SparkPlan, spark: Spark, *, started: bool) -> dict[str, object]:
-    """Fields of the open batch."""
-    state = plan.attempts
+    """Fields of the open batches: the first one has the fields of the status, the later ones have a list."""
+    first, *later = (_attempted(observed, plan, spark, each, started=started) for each in plan.attempts.all)
+    fields: dict[str, object] = {"later_batches": [each for each, _ in later if each.attempt]}
     memory = observed.consumer.status.spark or SparkStatus()
-    reason = observed.fleet.open_batch.reason if observed.fleet and observed.fleet.open_batch else ""
-    attempt = state.start if started else state.attempt
-    if attempt == 0:
+    batch, mode = first
+    if batch.attempt == 0:
         # No attempt was started yet: the fields of the batch before stay, without its failures.
-        return memory.model_copy(update={"failures": 0, "last_failure": "", "next_attempt_time": None}).model_dump(
-            include=_BATCH_FIELDS
-        )
-    name = _application(observed, state, attempt)
-    mode = plan.mode if started else _mode_of(observed, name) or memory.mode
-    failure = memory.last_failure if memory.last_batch == state.batch else ""
-    if state.failure and (text := _failure_text(observed, plan, spark, mode, known=failure)):
-        failure = text
-    return {
-        "last_batch": state.batch,
-        "attempt": attempt,
-        "last_application": name,
-        "reason": reason,
-        "mode": mode,
-        "failures": state.failures,
-        "last_failure": failure if state.failures else "",
-        "next_attempt_time": None if started else state.next_time,
+        before = memory.model_copy(update={"failures": 0, "last_failure": "", "next_attempt_time": None})
+        return fields | before.model_dump(include=_BATCH_FIELDS)
+    return fields | {
+        "last_batch": batch.batch,
+        "attempt": batch.attempt,
+        "last_application": batch.application,
+        "reason": observed.fleet.open_batch.reason if observed.fleet and observed.fleet.open_batch else "",
+        "mode": mode or memory.mode,
+        "failures": batch.failures,
+        "last_failure": batch.last_failure,
+        "next_attempt_time": batch.next_attempt_time,
     }
 
 
-def _application(observed: Observed, state: Attempts, attempt: int) -> str:
+def _attempted(
+    observed: Observed, plan: SparkPlan, spark: Spark, state: Attempts, *, started: bool
+) -> tuple[LaterBatchStatus, Literal["", "Local", "Executors"]]:
+    """The attempts at an open batch, and the place of its tasks, if known."""
+    memory = memory_of(observed.consumer.status.spark, state.batch)
+    now = started and plan.started_batch == state.batch
+    attempt = state.start if now else state.attempt
+    name = _application(observed, state, memory, attempt)
+    mode = plan.mode if now else _mode_of(observed, name)
+    failure = _failure_text(observed, spark, state, memory, local=mode == _LOCAL)
+    status = LaterBatchStatus(
+        batch=state.batch,
+        attempt=attempt,
+        application=name,
+        failures=state.failures,
+        last_failure=failure if state.failures else "",
+        next_attempt_time=None if now else state.next_time,
+    )
+    return status, mode
+
+
+def _application(observed: Observed, state: Attempts, memory: LaterBatchStatus, attempt: int) -> str:
     """Name of an attempt's application, also after its deletion; a resident driver has the name of its first batch."""
     consumer = observed.consumer
-    memory = consumer.status.spark
     if state.newest and attempt == state.attempt:
         return state.newest.name
-    if memory and (memory.last_batch, memory.attempt) == (state.batch, attempt):
-        return memory.last_application
+    if memory.attempt == attempt:
+        return memory.application
     return application_name(consumer.key, consumer.uid, state.batch, attempt)
 
 
@@ -114,17 +128,14 @@ _BATCH_FIELDS = {
 }  # fmt: skip
 
 
-def _failure_text(observed: Observed, plan: SparkPlan, spark: Spark, mode: str, *, known: str) -> str:
+def _failure_text(observed: Observed, spark: Spark, state: Attempts, memory: LaterBatchStatus, *, local: bool) -> str:
     """Why the newest attempt failed: computed while its pod exists, and kept afterwards."""
-    failure, memory = plan.attempts.failure, observed.consumer.status.spark
-    if failure is None:
-        return known
-    application = failure.application
-    attempt = plan.attempts.attempt
-    was_reported = memory is not None and memory.next_attempt_time is not None and memory.attempt == attempt
-    if was_reported and known and not drivers_of(application, observed):
-        return known
-    return redact(messages.failure(why_failed(failure, observed, spark, local=mode == _LOCAL)))[:_TEXT_LIMIT]
+    if state.failure is None:
+        return memory.last_failure
+    was_reported = memory.next_attempt_time is not None and memory.attempt == state.attempt
+    if was_reported and memory.last_failure and not drivers_of(state.failure.application, observed):
+        return memory.last_failure
+    return redact(messages.failure(why_failed(state.failure, observed, spark, local=local)))[:_TEXT_LIMIT]
 
 
 def _mode_of(observed: Observed, name: str) -> Literal["", "Local", "Executors"]:

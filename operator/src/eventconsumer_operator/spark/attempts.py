@@ -1,8 +1,10 @@
-"""The next attempt at the open batch, and its time. Pure.
+"""The next attempt at each open batch, and its time. Pure.
 
-The batch stays open until the leading host reports its commit. So another attempt follows an attempt that failed (with
-backoff), that succeeded without a commit, or whose application was deleted (at once). No application starts while
-another one has not ended.
+Usually one batch is open. With `spark.batch.inFlight` above 1 several are, each with attempts, failures and backoff of
+its own, and as many applications run. A batch stays open until the leading host reports its commit. So another attempt
+follows an attempt that failed (with backoff), that succeeded without a commit, or whose application was deleted (at
+once). No application of a batch starts while another one of it has not ended. The commits of parallel batches are
+published in order, so a success without a commit is a failure only of the first open batch.
 
 Finished applications are deleted, so status.spark remembers the number of the newest attempt, and, if
 `next_attempt_time` is set, that this attempt failed and is counted. The result only depends on this memory and on the
@@ -15,13 +17,13 @@ the next attempt starts at once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 from eventconsumer_api.host_report import FleetReport
 from eventconsumer_api.spark import Retry, Spark
-from eventconsumer_api.status import SparkStatus
+from eventconsumer_api.status import LaterBatchStatus, SparkStatus
 from eventconsumer_operator.kube.manifest import JOB
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import pod_failures
@@ -71,7 +73,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Attempts:
-    """The attempts at the open batch.
+    """The attempts at an open batch.
 
     Attributes:
         batch: Number of the batch; 0: none is open.
@@ -83,6 +85,7 @@ class Attempts:
         start: Number of the attempt to start now; 0: none.
         given_up: Applications to delete because they cannot succeed.
         live: Applications of any batch that have not ended.
+        later: The attempts at the open batches after it.
     """
 
     batch: int = 0
@@ -94,24 +97,38 @@ class Attempts:
     start: int = 0
     given_up: tuple[Application, ...] = ()
     live: tuple[Application, ...] = ()
+    later: tuple["Attempts", ...] = ()
+
+    @property
+    def all(self) -> tuple["Attempts", ...]:
+        """The attempts at each open batch, by number; empty if none is open."""
+        return (self, *self.later) if self.batch else ()
 
 
 def attempts(observed: Observed, spark: Spark) -> Attempts:
-    """Determine the attempts at the open batch."""
+    """Determine the attempts at the first open batch, and at the later ones."""
     fleet, now = observed.fleet, observed.now
     found = [application_of(each) for each in observed.applications]
     live = tuple(each for each in found if not each.ended)
     if fleet is None:
         return Attempts(live=live)
-    leftovers = tuple(each for each in live if _is_left_over(each, fleet, spark, now))
-    if fleet.open_batch is None:
+    leftovers = tuple(each for each in live if not each.deleted and _is_left_over(each, fleet, spark, now))
+    if not fleet.open_batches:
         return Attempts(live=live, given_up=leftovers)
-    number = fleet.open_batch.number
-    memory = _memory(observed.consumer.status.spark, number)
-    own = {each.attempt: each for each in found if each.batch == number} or _by_resident(found, memory, number)
+    first, *later = (_attempts_at(batch.number, found, observed, spark) for batch in fleet.open_batches)
+    return replace(first, given_up=(*leftovers, *first.given_up), live=live, later=tuple(later))
+
+
+def _attempts_at(number: int, found: Sequence[Application], observed: Observed, spark: Spark) -> Attempts:
+    """The attempts at an open batch; of all applications, only its own are given up."""
+    now, status = observed.now, observed.consumer.status
+    memory = memory_of(status.spark, number)
+    own = {each.attempt: each for each in found if each.batch == number}
+    if not own and is_first(number, observed.fleet):
+        own = _by_resident(found, memory, number)
     attempt = max(memory.attempt, *own, 0)
     counted = memory.attempt if memory.next_attempt_time else memory.attempt - 1
-    failed = {made: failure for made, each in own.items() if (failure := _failure(each, observed, spark))}
+    failed = {made: failure for made, each in own.items() if (failure := _failure(each, number, observed, spark))}
     failures = memory.failures + sum(made > counted for made in failed)
     newest = own.get(attempt)
     failure = failed.get(attempt)
@@ -121,7 +138,7 @@ def attempts(observed: Observed, spark: Spark) -> Attempts:
     elif failure or newest is None:
         next_time = memory.next_attempt_time  # None: the application was deleted
     # The spec has changed: that may be the remedy.
-    changed = 0 < observed.consumer.status.observed_generation != observed.consumer.generation
+    changed = 0 < status.observed_generation != observed.consumer.generation
     if changed and next_time:
         next_time = min(next_time, now)
     hopeless = tuple(
@@ -129,7 +146,9 @@ def attempts(observed: Observed, spark: Spark) -> Attempts:
         for made, each in own.items()
         if not each.ended and (made in failed or (changed and _is_stuck(each, observed)))
     )
-    due = not live and (next_time is None or next_time <= now)
+    live = [each for each in found if not each.ended]
+    is_free = len(live) < spark.batch.in_flight and not any(each.batch == number for each in live)
+    due = is_free and (next_time is None or next_time <= now)
     return Attempts(
         batch=number,
         attempt=attempt,
@@ -138,9 +157,13 @@ def attempts(observed: Observed, spark: Spark) -> Attempts:
         failure=failure,
         next_time=next_time,
         start=attempt + 1 if due and (newest is None or failure) else 0,
-        given_up=tuple(each for each in (*leftovers, *hopeless) if not each.deleted),
-        live=live,
+        given_up=tuple(each for each in hopeless if not each.deleted),
     )
+
+
+def is_first(number: int, fleet: FleetReport | None) -> bool:
+    """Whether the batches before it are committed."""
+    return fleet is not None and fleet.open_batch is not None and fleet.open_batch.number == number
 
 
 def backoff(retry: Retry, failures: int) -> timedelta:
@@ -149,6 +172,25 @@ def backoff(retry: Retry, failures: int) -> timedelta:
         return timedelta(seconds=retry.max_backoff_seconds)
     seconds = retry.backoff_seconds << min(failures - 1, _DOUBLINGS)
     return timedelta(seconds=min(seconds, retry.max_backoff_seconds))
+
+
+def memory_of(status: SparkStatus | None, number: int) -> LaterBatchStatus:
+    """What the status says of the attempts at a batch."""
+    if status is None:
+        return LaterBatchStatus(batch=number, attempt=0, application="")
+    if status.last_batch == number:
+        return LaterBatchStatus(
+            batch=number,
+            attempt=status.attempt,
+            application=status.last_application,
+            failures=status.failures,
+            last_failure=status.last_failure,
+            next_attempt_time=status.next_attempt_time,
+        )
+    return next(
+        (each for each in status.later_batches if each.batch == number),
+        LaterBatchStatus(batch=number, attempt=0, application=""),
+    )
 
 
 def work_began(application: Application, fleet: FleetReport | None) -> datetime | None:
@@ -164,29 +206,27 @@ def work_began(application: Application, fleet: FleetReport | None) -> datetime 
     return max((each for each in times if each), default=None)
 
 
-def _by_resident(found: Sequence[Application], memory: SparkStatus, number: int) -> dict[int, Application]:
+def _by_resident(found: Sequence[Application], memory: LaterBatchStatus, number: int) -> dict[int, Application]:
     """The attempt by a resident driver of an earlier batch."""
     for each in found:
         if each.resident and 0 < each.batch < number and each.state is not ApplicationState.SUCCEEDED:
-            was_alive = memory.attempt == _RESIDENT_ATTEMPT and memory.last_application == each.name
+            was_alive = memory.attempt == _RESIDENT_ATTEMPT and memory.application == each.name
             if not each.ended or was_alive:
                 return {_RESIDENT_ATTEMPT: each}
     return {}
 
 
-def _memory(status: SparkStatus | None, number: int) -> SparkStatus:
-    """The memory of a batch; empty if the memory is of another batch."""
-    return status if status and status.last_batch == number else SparkStatus()
-
-
-def _failure(application: Application, observed: Observed, spark: Spark) -> Failure | None:
-    now = observed.now
+def _failure(application: Application, number: int, observed: Observed, spark: Spark) -> Failure | None:
+    """How an attempt at batch `number` failed; None: it did not."""
+    now, fleet = observed.now, observed.fleet
     if application.state is ApplicationState.FAILED:
         return Failure(application, Cause.FAILED, application.finished or now)
     if application.state is ApplicationState.SUCCEEDED:
-        over = (application.finished or now) + COMMIT_GRACE
+        if not is_first(number, fleet):
+            return None
+        over = max(application.finished or now, _first_since(fleet)) + COMMIT_GRACE
         return Failure(application, Cause.NO_COMMIT, over) if now >= over else None
-    began = work_began(application, observed.fleet)
+    began = work_began(application, fleet)
     if application.deleted or application.started is None or began is None:
         return None
     # A Job has its own deadline; with a resident driver this is the deadline of all its batches.
@@ -198,6 +238,11 @@ def _failure(application: Application, observed: Observed, spark: Spark) -> Fail
     if waits and age > START_GRACE and cannot_start(application, observed):
         return Failure(application, Cause.CANNOT_START, now)
     return None
+
+
+def _first_since(fleet: FleetReport | None) -> datetime:
+    """When the batch before the first open batch was committed, as far as it is known."""
+    return fleet.last_commit.committed_at if fleet and fleet.last_commit else datetime.min.replace(tzinfo=UTC)
 
 
 def _is_stuck(application: Application, observed: Observed) -> bool:

@@ -1,14 +1,14 @@
-"""Facts about the open batch, from which the condition SparkHealthy follows. Pure."""
+"""Facts about the open batches, from which the condition SparkHealthy follows. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
 from eventconsumer_api.host_report import BatchReport, FleetReport
 from eventconsumer_api.spark import Spark
-from eventconsumer_api.status import QuarantineStatus, SparkStatus
+from eventconsumer_api.status import LaterBatchStatus, QuarantineStatus, SparkStatus
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.applications import ApplicationState
-from eventconsumer_operator.spark.attempts import Attempts
+from eventconsumer_operator.spark.attempts import Attempts, memory_of
 from eventconsumer_operator.spark.failures import Executors, WaitingCause, executors, why_waiting
 from eventconsumer_operator.spark.plan import SparkPlan
 
@@ -69,35 +69,18 @@ class AttemptEnded:
 
 
 Step = AttemptRuns | AnotherRuns | Suspended | Creating | AttemptFollows | AttemptEnded
-"""What happens with the open batch now."""
-
-
-@dataclass(frozen=True)
-class OpenBatch:
-    """The open batch.
-
-    Attributes:
-        number: Its number.
-        files: Number of its files.
-        step: What happens with it now.
-        executors: Executors of the attempt in progress; None: none.
-    """
-
-    number: int
-    files: int
-    step: Step
-    executors: Executors | None = None
+"""What happens with an open batch now."""
 
 
 @dataclass(frozen=True)
 class FailedAttempts:
-    """Failed attempts at the open batch, in a row.
+    """Failed attempts at an open batch, in a row.
 
     Attributes:
         last: Number of the last attempt that failed.
         count: How many failed.
         limit: spec.spark.retry.attempts.
-        why: Cause and remedy of the last failure, from status.spark.lastFailure, which outlives the pods.
+        why: Cause and remedy of the last failure, from the status, which outlives the pods.
     """
 
     last: int
@@ -107,15 +90,36 @@ class FailedAttempts:
 
 
 @dataclass(frozen=True)
+class OpenBatch:
+    """An open batch.
+
+    Attributes:
+        number: Its number.
+        files: Number of its files.
+        step: What happens with it now.
+        executors: Executors of the attempt in progress; None: none.
+        failed: Its failed attempts; None: none failed.
+    """
+
+    number: int
+    files: int
+    step: Step
+    executors: Executors | None = None
+    failed: FailedAttempts | None = None
+
+
+@dataclass(frozen=True)
 class WaitingApplication:
     """An application that does not start.
 
     Attributes:
         name: Its name.
+        batch: Number of its batch.
         causes: Why.
     """
 
     name: str
+    batch: int
     causes: tuple[WaitingCause, ...]
 
 
@@ -139,8 +143,7 @@ class SparkFacts:
     Attributes:
         enabled: Whether the spec enables Spark.
         resident: Application of a resident driver that waits for the next batch; empty: none.
-        batch: The open batch; None: none is open.
-        failed: Its failed attempts; None: none failed.
+        batches: The open batches, by number.
         waiting: Applications that do not start.
         behind: Whether more files are pending than one batch takes; None: no.
         quarantine: What was left out of all batches; None: nothing.
@@ -148,16 +151,20 @@ class SparkFacts:
 
     enabled: bool = False
     resident: str = ""
-    batch: OpenBatch | None = None
-    failed: FailedAttempts | None = None
+    batches: tuple[OpenBatch, ...] = ()
     waiting: tuple[WaitingApplication, ...] = ()
     behind: Behind | None = None
     quarantine: QuarantineStatus | None = None
 
     @property
+    def failed(self) -> bool:
+        """Whether attempts at an open batch failed."""
+        return any(batch.failed for batch in self.batches)
+
+    @property
     def exhausted(self) -> bool:
-        """Whether as many attempts failed as spec.spark.retry.attempts."""
-        return self.failed is not None and self.failed.count >= self.failed.limit
+        """Whether as many attempts at a batch failed as spec.spark.retry.attempts."""
+        return any(batch.failed and batch.failed.count >= batch.failed.limit for batch in self.batches)
 
 
 def spark_facts(observed: Observed, plan: SparkPlan | None, status: SparkStatus | None) -> SparkFacts:
@@ -172,56 +179,67 @@ def spark_facts(observed: Observed, plan: SparkPlan | None, status: SparkStatus 
         return SparkFacts()
     spark, fleet = plan.spec.spark, observed.fleet
     live = plan.attempts.live
-    if fleet is None or fleet.open_batch is None:
+    if fleet is None or not fleet.open_batches:
         waiting = next((each.name for each in live if each.resident and not each.deleted), "")
         return SparkFacts(enabled=True, resident=waiting, quarantine=status.quarantine)
-    batch, newest = fleet.open_batch, plan.attempts.newest
-    own = newest if newest and not newest.ended else None
-    waits = ((each.name, why_waiting(each, observed, spark, plan.credential)) for each in live)
+    waits = ((each, why_waiting(each, observed, spark, plan.credential)) for each in live)
     return SparkFacts(
         enabled=True,
-        batch=OpenBatch(
-            batch.number,
-            batch.files,
-            _step(status, plan.attempts, batch, suspended=plan.spec.suspend),
-            executors(own, observed, spark) if own else None,
+        batches=tuple(
+            _open_batch(batch, each, plan, observed, status)
+            for batch, each in zip(fleet.open_batches, plan.attempts.all, strict=True)
         ),
-        failed=_failed(status, spark),
-        waiting=tuple(WaitingApplication(name, causes) for name, causes in waits if causes),
-        behind=_behind(fleet, batch, spark, status),
+        waiting=tuple(WaitingApplication(each.name, each.batch, causes) for each, causes in waits if causes),
+        behind=_behind(fleet, spark, status),
         quarantine=status.quarantine,
     )
 
 
-def _step(status: SparkStatus, attempts: Attempts, batch: BatchReport, *, suspended: bool) -> Step:
-    newest = attempts.newest
+def _open_batch(
+    batch: BatchReport, attempts: Attempts, plan: SparkPlan, observed: Observed, status: SparkStatus
+) -> OpenBatch:
+    spark, memory, newest = plan.spec.spark or Spark(), memory_of(status, batch.number), attempts.newest
+    own = newest if newest and not newest.ended else None
+    return OpenBatch(
+        batch.number,
+        batch.files,
+        _step(memory, attempts, plan),
+        executors(own, observed, spark) if own else None,
+        _failed(memory, spark),
+    )
+
+
+def _step(memory: LaterBatchStatus, attempts: Attempts, plan: SparkPlan) -> Step:
+    newest, live = attempts.newest, plan.attempts.live
     if newest and not newest.ended:
-        starting, resident = newest.state is ApplicationState.PENDING, newest.batch != batch.number
+        starting, resident = newest.state is ApplicationState.PENDING, newest.batch != attempts.batch
         return AttemptRuns(attempts.attempt, newest.name, starting, resident)
-    if attempts.live:
-        return AnotherRuns(attempts.live[0].name)
-    if suspended:
+    is_over = newest is not None and attempts.failure is None
+    if len(live) >= plan.in_flight and not is_over:
+        return AnotherRuns(live[0].name)
+    if plan.spec.suspend:
         return Suspended()
-    if status.last_batch != batch.number:
+    if not memory.attempt:
         return Creating()
-    if status.next_attempt_time:
-        return AttemptFollows(status.attempt + 1, status.next_attempt_time)
-    return AttemptEnded(status.attempt, status.last_application)
+    if memory.next_attempt_time:
+        return AttemptFollows(memory.attempt + 1, memory.next_attempt_time)
+    return AttemptEnded(memory.attempt, memory.application)
 
 
-def _failed(status: SparkStatus, spark: Spark) -> FailedAttempts | None:
-    if not status.failures:
+def _failed(memory: LaterBatchStatus, spark: Spark) -> FailedAttempts | None:
+    if not memory.failures:
         return None
     # While an attempt is in progress, the one before it failed.
-    last = status.attempt if status.next_attempt_time else status.attempt - 1
-    return FailedAttempts(last, status.failures, spark.retry.attempts, status.last_failure)
+    last = memory.attempt if memory.next_attempt_time else memory.attempt - 1
+    return FailedAttempts(last, memory.failures, spark.retry.attempts, memory.last_failure)
 
 
-def _behind(fleet: FleetReport, batch: BatchReport, spark: Spark, status: SparkStatus) -> Behind | None:
+def _behind(fleet: FleetReport, spark: Spark, status: SparkStatus) -> Behind | None:
     if spark.trigger.window_seconds is not None:
         return None  # files wait for the end of their window
     limits = spark.batch
-    files, size = fleet.pending_files - batch.files, fleet.pending_bytes - batch.bytes
+    files = fleet.pending_files - sum(batch.files for batch in fleet.open_batches)
+    size = fleet.pending_bytes - sum(batch.bytes for batch in fleet.open_batches)
     if files <= limits.max_files and size <= limits.max_bytes:
         return None
     return Behind(local=status.mode == "Local", executors=spark.executor.instances)

@@ -1,7 +1,8 @@
 """Spark's share of the plan: the application to start, and applications to delete. Pure.
 
-One batch is open at a time, with one attempt at a time. Progress is read from commit records, through the leading host,
-and never from applications or pods. Finished applications are kept for a while, for their logs.
+One batch is open at a time, or up to `spark.batch.inFlight`, each with one attempt at a time. Progress is read from
+commit records, through the leading host, and never from applications or pods. Finished applications are kept for a
+while, for their logs.
 
 With `spark.keepAliveSeconds` a driver is resident: it processes later batches, too. Its application has an annotation
 with the digest of the manifest that a first attempt would have. A resident driver with another digest is outdated: it
@@ -52,9 +53,11 @@ class SparkPlan:
     Attributes:
         spec: The resource's spec.
         credential: Credential of the sink.
-        attempts: Attempts at the open batch.
-        started: The application to start; None: none.
+        attempts: Attempts at the first open batch, and at the later ones.
+        started: The application to start; None: none. The next one starts in the next round.
+        started_batch: The number of its batch; 0: none.
         mode: Place of its tasks: Local or Executors.
+        in_flight: Maximum number of applications that run at a time.
         kinds: Kinds of applications that may exist.
         deleted: Applications to delete.
         replay: The Job of a replay of batches to create; None: none.
@@ -64,7 +67,9 @@ class SparkPlan:
     credential: Credential
     attempts: Attempts = field(default_factory=Attempts)
     started: Manifest | None = None
+    started_batch: int = 0
     mode: Literal["", "Local", "Executors"] = ""
+    in_flight: int = 1
     kinds: tuple[Kind, ...] = (JOB,)
     deleted: tuple[Manifest, ...] = ()
     replay: Manifest | None = None
@@ -102,16 +107,24 @@ def spark_plan(observed: Observed, spec: EventConsumerSpec, config: HostConfig, 
         chain=fleet.chain if fleet else "",
     )
     state = attempts(observed, spark)
-    batch = fleet.open_batch if fleet else None
     digest = resident_digest(made_of)
-    ready = batch and made_of.chain and not spec.suspend  # hosts of other versions may report no chain
-    launch = launch_of(made_of, batch, state.start) if batch and state.start and ready else None
+    ready = made_of.chain and not spec.suspend  # hosts of other versions may report no chain
+    launch = next(
+        (
+            launch_of(made_of, batch, each.start)
+            for batch, each in zip(fleet.open_batches if fleet else (), state.all, strict=True)
+            if each.start and ready
+        ),
+        None,
+    )
     return SparkPlan(
         spec,
         config.sink.credential,
         attempts=state,
         started=_manifest(launch, digest) if launch else None,
+        started_batch=launch.batch.number if launch else 0,
         mode=("Local" if launch.local else "Executors") if launch else "",
+        in_flight=spark.batch.in_flight,
         kinds=(JOB, *(KINDS_OF_LAUNCHERS[launcher] for launcher in settings.spark_launchers)),
         deleted=(
             *_given_up(observed, state, spark, _outdated_residents(state, fleet, digest, suspended=spec.suspend)),
@@ -141,6 +154,7 @@ def launch_of(parts: Parts, batch: BatchReport, attempt: int) -> Launch:
             allow_insecure_endpoints=parts.config.allow_insecure_endpoints,
             storage_suffixes=parts.config.storage_suffixes,
             search_poison=_searches_poison(spark, attempt),
+            parallel=batch.parallel,
             keep_alive=keep_alive(spark, local=local),
         ),
         config=parts.config,
@@ -188,10 +202,10 @@ def outdated(
 ) -> tuple[Application, ...]:
     """Finished applications to delete: those beyond the history limits, and those that are too old.
 
-    The newest attempt at the open batch is always kept: its result is not final.
+    The newest attempt at an open batch is always kept: its result is not final.
     """
-    newest = attempts.newest.uid if attempts.newest else ""
-    ended = [each for each in applications if each.ended and not each.deleted and each.uid != newest]
+    newest = {each.newest.uid for each in attempts.all if each.newest}
+    ended = [each for each in applications if each.ended and not each.deleted and each.uid not in newest]
     ended.sort(key=lambda each: (each.finished or now, each.batch, each.attempt), reverse=True)
     limits = {ApplicationState.SUCCEEDED: history.succeeded, ApplicationState.FAILED: history.failed}
     return tuple(
@@ -233,7 +247,8 @@ def _given_up(
     if observed.fleet:  # else the open batch is unknown
         found = tuple(application_of(each) for each in observed.applications)
         old = outdated(found, spark.history, state, observed.now)
-    uids = {each.uid for each in (*state.given_up, *residents, *old)}
+    given_up = (*state.given_up, *(one for each in state.later for one in each.given_up))
+    uids = {each.uid for each in (*given_up, *residents, *old)}
     return tuple(each for each in observed.applications if each["metadata"]["uid"] in uids)
 
 

@@ -5,9 +5,10 @@ without a slot at the end name missing files.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from eventconsumer_api.spark import IN_FLIGHT_MAX
 from eventconsumer_processor.audit.capture import digest
 from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.commits import CommitAudit, FrozenBatch, ranges_digest, ranges_of
@@ -32,6 +33,7 @@ class BatchAudit:
         self._totals = (0, 0, 0)
         self._known_totals = True
         self._last = 0
+        self._parallel: dict[int, bool] = {}
         self.commits = CommitAudit(findings, self._sums, self._files, identity)
 
     def manifest(self, number: int, blob: str, data: bytes) -> None:
@@ -49,6 +51,7 @@ class BatchAudit:
             ranges = ranges_of(body["ranges"])
             after = {str(p): int(position) for p, position in body["next"].items()}
             totals = tuple(int(body["totals"][key]) for key in ("files", "events", "bytes"))
+            parallel = body.get("parallel", False) is True
             self._watermark.manifest(number, body.get("watermark"))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             self._find(Code.MANIFEST_DAMAGED, f"the manifest cannot be read: {error!r}"[:300], blob)
@@ -69,6 +72,7 @@ class BatchAudit:
                 )
             self._next[key] = max(position, self._next.get(key, position))
         count, size = sum(file[5] for file in files), sum(file[2] for file in files)
+        self._parallel[number] = parallel
         self._sums[number] = FrozenBatch(incarnation, len(files), count, size, ranges_digest(ranges))
         expected_totals = tuple(a + b for a, b in zip(self._totals, (len(files), count, size), strict=True))
         if self._known_totals and totals != expected_totals:
@@ -88,11 +92,25 @@ class BatchAudit:
         """Add a commit record whose manifest is missing."""
         self._find(Code.COMMIT_WITHOUT_MANIFEST, f"batch {number} is committed but has no manifest", blob)
 
-    def check_order(self) -> None:
-        """Check that each batch was frozen after the previous one was committed. Call it after all commits."""
-        for number in range(1, self._last):
-            if number in self._sums and number not in self.commits.committed:
-                self._find(Code.BATCH_TOO_EARLY, f"batch {number + 1} was frozen, but batch {number} is not committed")
+    def check_order(self, published: Collection[int]) -> None:
+        """Check that batches were frozen and committed in order. Call it after all commits.
+
+        A batch is frozen after the commit of the batch before; a parallel one, after that of the 16th batch before.
+
+        Args:
+            published: Numbers of the commit records that were listed before the first manifest was read.
+        """
+        opened = sorted(self._sums.keys() - self.commits.committed)
+        for number in opened:
+            later = range(number + 1, self._last + 1)
+            if found := next((each for each in later if not self._may_follow(each, number)), None):
+                self._find(Code.BATCH_TOO_EARLY, f"batch {found} was frozen, but batch {number} is not committed")
+            elif found := min((each for each in published if each > number), default=None):
+                self._find(Code.BATCH_TOO_EARLY, f"batch {found} is committed, but batch {number} is not")
+
+    def _may_follow(self, number: int, opened: int) -> bool:
+        """Whether a batch may be frozen while an earlier one is open."""
+        return self._parallel.get(number, False) and number - opened < IN_FLIGHT_MAX
 
     def slot(self, place: Place, slot: SlotFacts) -> int | None:
         """Compare a committed slot with the manifest that names it.
@@ -176,7 +194,7 @@ class BatchAudit:
 
     def report(self) -> BatchesAudit:
         """The batches' part of the report."""
-        open_batch = self._last if self._last and self._last not in self.commits.committed else None
+        open_batch = min(self._sums.keys() - self.commits.committed, default=None)
         return BatchesAudit(
             manifests=len(self._sums),
             committed=len(self.commits.committed & self._sums.keys()),

@@ -92,7 +92,7 @@ class BatchesAudit(Report):
     committed: int = 0
     files: int = Field(default=0, description="Files in manifests.")
     events: int = Field(default=0, description="Events in manifests.")
-    open: int | None = Field(default=None, description="The batch without a commit record.")
+    open: int | None = Field(default=None, description="The first batch without a commit record.")
     quarantined_files: int = Field(default=0, description="Files that batches excluded.")
     quarantined_rows: int = Field(default=0, description="Excluded events of other files.")
 

@@ -204,7 +204,7 @@ class Audit:
                 self.batches.commit(number, name, data)
         async for number, name, data in in_order(read, self._numbered("_attempts/")):
             self.identity.claim(number, name, data)
-        self.batches.check_order()
+        self.batches.check_order(before)
 
     async def _numbered(self, folder: str) -> AsyncIterator[tuple[int, str]]:
         async for info in self._subject.files.walk(self._root + folder):

@@ -1,4 +1,4 @@
-"""Freezes the next Spark batch when a trigger fires, in the leading host, or in the probe while no host runs.
+"""Freezes the next Spark batches when a trigger fires, in the leading host, or in the probe while no host runs.
 
 Several batchers at once do no harm: a manifest is written only if absent, so one of them wins and the others use its
 manifest. `plan` decides when a batch starts and which files it contains.
@@ -55,7 +55,7 @@ class Batcher:
         self._now = now
 
     async def plan(self) -> None:
-        """Freeze the next batch if it is due and no batch is open.
+        """Freeze the next batches that are due, as long as fewer than `spark.batch.inFlight` are open.
 
         Raises:
             StorageError: The manifest was not written, or the outcome is unknown: plan again.
@@ -65,8 +65,9 @@ class Batcher:
         if when is None:
             return
         tick = self._tick(when)
-        if state.open is None:
-            await self._freeze(when, tick)
+        while len(self._measure.state.open) < when.limits.in_flight:
+            if not await self._freeze(when, tick):
+                break
 
     def _tick(self, when: BatchConfig) -> datetime | None:
         try:
@@ -75,11 +76,12 @@ class Batcher:
             self.problems.append(error.problem)
             return None
 
-    async def _freeze(self, when: BatchConfig, tick: datetime | None) -> None:
+    async def _freeze(self, when: BatchConfig, tick: datetime | None) -> bool:
+        """Freeze the next batch if it is due; returns whether it is frozen."""
         measure, now = self._measure, self._now()
         era = measure.due()
         if era is None:
-            return
+            return False
         pending: Mapping[str, Sequence[Slot]] = {
             partition: ledger.pending for partition, ledger in era.ledgers.items() if ledger.pending
         }
@@ -91,7 +93,7 @@ class Batcher:
             tick = unspent(tick, measure.state.last, when.limits, oldest)
             reason = trigger(when.trigger, measure.waiting(), now, tick)
         if not reason:
-            return
+            return False
         # In a thread: a batch of many files takes seconds, and leases must be renewed meanwhile.
         files = await asyncio.to_thread(take, pending, when.limits, tick if reason == SCHEDULE else None)
         watermark = await asyncio.to_thread(measure.without, era, files)
@@ -107,10 +109,12 @@ class Batcher:
             now=now,
             file_format=self._format(),
             watermark=watermark,
+            parallel=when.limits.in_flight > 1,
         )
         written = await self._batches.freeze(manifest)
         log.info("batch frozen", number=written.number, reason=written.reason, files=len(written.files))
         measure.froze(written)
+        return True
 
     def _of_windows(self, pending: Mapping[str, Sequence[Slot]], window: timedelta) -> dict[str, list[Slot]]:
         """The files of complete windows."""

@@ -1,74 +1,84 @@
 """The manifests and commit records of Spark batches in storage, and how a new leader restores its state from them.
 
 A manifest freezes a batch, and a commit record finishes it. Both are written only if absent, so two leaders cannot
-disagree. All state is in storage: the last manifest has the start of the next batch in each partition. The existence of
-a commit record counts, independent of its content: a record that cannot be parsed is reported as a problem, but its
-files are not processed again.
+disagree. An attempt publishes its commit record itself; those of parallel batches are published here, in order. All
+state is in storage: the last manifest has the start of the next batch in each partition. The existence of a commit
+record counts, independent of its content: a record that cannot be parsed is reported as a problem, but its files are
+not processed again.
 """
 
 import asyncio
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Self
 
+import structlog
 from pydantic import ValidationError
 
-from eventconsumer_api.batch import BatchCommit, BatchManifest, commit_name, manifest_name
-from eventconsumer_api.host_report import CommitReport
+from eventconsumer_api.batch import BatchCommit, BatchManifest, attempt_name, commit_name, decided, manifest_name
+from eventconsumer_api.host_report import BatchReport, CommitReport
+from eventconsumer_api.spark import IN_FLIGHT_MAX
 from eventconsumer_processor.batch.memory import container_memory, manifest_limit
-from eventconsumer_processor.batch.report import commit_report
+from eventconsumer_processor.batch.report import batch_report, commit_report
 from eventconsumer_storage.blobs import BlobStore
-from eventconsumer_storage.errors import Damaged, StorageError
+from eventconsumer_storage.errors import Conflict, Damaged, StorageError
 
 COMMIT_LIMIT = 4 * 1024 * 1024  # it lists the quarantined files, at most all files of a manifest
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class OpenBatch:
+    """A batch without a commit record: its report, and its manifest's watermark."""
+
+    report: BatchReport
+    watermark: datetime | None
+
+    @classmethod
+    def of(cls, manifest: BatchManifest) -> Self:
+        """The open batch of a manifest."""
+        return cls(batch_report(manifest), manifest.watermark)
 
 
 @dataclass(frozen=True)
 class BatchState:
-    """The last batch.
+    """The last batches.
 
     Attributes:
-        last: Its manifest; None: no batch yet.
-        committed: Whether it has a commit record.
+        last: The manifest of the last one; None: no batch yet.
+        open: The batches without a commit record, by number; they are the last ones.
         committed_reason: Why the last committed batch started.
         commit: The record of the last committed batch; None: no such record, or it cannot be parsed.
-        damage: Why it cannot be parsed.
+        damage: Why it cannot be parsed, or why the next record cannot be published.
         watermark: All events that were enqueued before are in committed batches, by their manifests; None: unknown.
     """
 
     last: BatchManifest | None = None
-    committed: bool = True
+    open: tuple[OpenBatch, ...] = ()
     committed_reason: str = ""
     commit: CommitReport | None = None
     damage: Damaged | None = None
     watermark: datetime | None = None
 
     @property
-    def open(self) -> BatchManifest | None:
-        """The batch that has no commit record yet."""
-        return None if self.committed else self.last
-
-    @property
     def committed_number(self) -> int:
         """Number of the last committed batch; 0: none."""
-        return 0 if self.last is None else self.last.number - (0 if self.committed else 1)
+        return 0 if self.last is None else self.last.number - len(self.open)
 
     @property
     def processed_files(self) -> int:
         """Files in committed batches."""
-        if self.last is None:
-            return 0
-        return self.last.totals.files - (0 if self.committed else len(self.last.files))
+        return 0 if self.last is None else self.last.totals.files - sum(batch.report.files for batch in self.open)
 
     @property
     def processed_bytes(self) -> int:
         """Bytes of the files in committed batches."""
-        if self.last is None:
-            return 0
-        return self.last.totals.bytes - (0 if self.committed else sum(file.size for file in self.last.files))
+        return 0 if self.last is None else self.last.totals.bytes - sum(batch.report.bytes for batch in self.open)
 
     def then(self, manifest: BatchManifest) -> "BatchState":
         """The state after the next batch is frozen."""
-        return replace(self, last=manifest, committed=False)
+        return replace(self, last=manifest, open=(*self.open, OpenBatch.of(manifest)))
 
 
 class BatchLog:
@@ -97,32 +107,58 @@ class BatchLog:
         numbers = [int(name.removeprefix(folder).removesuffix(".json")) for name in names]
         if not numbers:
             return BatchState()
-        last = await self._read(max(numbers))
-        state = await self.poll(BatchState(last, committed=False))
-        if state.committed or last.number == 1:
-            return state
-        before = await self._read(last.number - 1)
-        _, commit, damage = await self._commit(before.number)
-        return replace(state, committed_reason=before.reason, commit=commit, damage=damage, watermark=before.watermark)
+        last = manifest = await self._read(max(numbers))
+        open_batches: list[OpenBatch] = []
+        while not (found := await self._commit(manifest.number)).there:
+            open_batches.insert(0, OpenBatch.of(manifest))
+            if manifest.number == 1:
+                return await self.poll(BatchState(last, tuple(open_batches)))
+            was_parallel = manifest.parallel and len(open_batches) < IN_FLIGHT_MAX
+            manifest = await self._read(manifest.number - 1)
+            if not was_parallel:  # then the batch before is committed
+                found = await self._commit(manifest.number)
+                break
+        state = BatchState(
+            last,
+            tuple(open_batches),
+            committed_reason=manifest.reason,
+            commit=found.report,
+            damage=found.damage,
+            watermark=manifest.watermark,
+        )
+        return await self.poll(state)
 
     async def poll(self, state: BatchState) -> BatchState:
-        """Look for the commit record of the open batch, and read a damaged one again; returns the new state."""
+        """Look for commit records of open batches, and read a damaged one again; returns the new state.
+
+        Publishes the records of parallel batches that are decided, in order.
+
+        Raises:
+            StorageError: A request failed.
+        """
         if state.damage:
-            _, commit, damage = await self._commit(state.committed_number)
-            state = replace(state, commit=commit, damage=damage)
-        if state.open is None:
-            return state
-        there, commit, damage = await self._commit(state.open.number)
-        if not there:
-            return state
-        return replace(
-            state,
-            committed=True,
-            committed_reason=state.open.reason,
-            commit=commit,
-            damage=damage,
-            watermark=state.open.watermark or state.watermark,
-        )
+            found = await self._commit(state.committed_number)
+            state = replace(state, commit=found.report, damage=found.damage)
+        while state.open:
+            first = state.open[0]
+            found = await self._commit(first.report.number)
+            if not found.there and first.report.parallel:
+                try:
+                    if await self._publish(first.report.number):
+                        found = await self._commit(first.report.number)
+                except Damaged as error:
+                    return replace(state, damage=error)
+            if not found.there:
+                break
+            state = replace(
+                state,
+                open=state.open[1:],
+                committed_reason=first.report.reason,
+                commit=found.report,
+                damage=found.damage,
+                watermark=first.watermark or state.watermark,
+            )
+        return state
 
     async def freeze(self, manifest: BatchManifest) -> BatchManifest:
         """Write a manifest; returns the existing one if another leader was faster."""
@@ -157,28 +193,65 @@ class BatchLog:
         except ValidationError:
             raise Damaged(f"batch manifest {name} cannot be read: restore it from a backup") from None
 
-    async def _commit(self, number: int) -> tuple[bool, CommitReport | None, Damaged | None]:
-        """Whether a batch is committed, its commit record, and why the record cannot be parsed."""
+    async def _publish(self, number: int) -> bool:
+        """Publish the commit record of a parallel batch after that of the batch before, if an attempt has decided it.
+
+        Every host makes the same record, so it does not matter whose put succeeds.
+
+        Raises:
+            Damaged: The record of the batch before is missing or cannot be parsed.
+            StorageError: A request failed.
+        """
+        blob = await self._blobs.read(attempt_name(self._prefix, number), COMMIT_LIMIT)
+        own = await asyncio.to_thread(decided, blob.data) if blob else None
+        if own is None:
+            return False
+        before = await self._commit(number - 1) if number > 1 else _Found()
+        if before.damage:
+            raise before.damage
+        if number > 1 and before.record is None:
+            raise Damaged(
+                f"commit record {commit_name(self._prefix, number - 1)} is missing, and the totals of batch {number} "
+                "continue from it: restore it (soft delete or versions of the storage account)"
+            )
+        data = own.after(before.record).model_dump_json(by_alias=True, indent=2).encode()
+        try:
+            await self._blobs.put(commit_name(self._prefix, number), data, if_absent=True)
+        except Conflict:
+            return True  # another leader was faster
+        log.info("batch committed", number=number, application=own.application)
+        return True
+
+    async def _commit(self, number: int) -> "_Found":
+        """The commit record of a batch."""
         name = commit_name(self._prefix, number)
         blob = await self._blobs.read(name, COMMIT_LIMIT)
         if blob is None:
-            return False, None, None
+            return _Found()
         try:
             if blob.info.size > COMMIT_LIMIT:
                 raise ValueError(f"it has {blob.info.size} bytes, {COMMIT_LIMIT} at most are read")
             commit = await asyncio.to_thread(BatchCommit.model_validate_json, blob.data)
             if commit.number != number:
                 raise ValueError(f"it is of batch {commit.number}")
-            return True, commit_report(commit), None
+            return _Found(True, commit)
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             text = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
         except ValueError as error:
             text = str(error)
-        return (
-            True,
-            None,
-            Damaged(
-                f"commit record {name} cannot be read ({text}): it was written or changed by something else; restore it"
-            ),
-        )
+        cause = f"commit record {name} cannot be read ({text}): it was written or changed by something else; restore it"
+        return _Found(True, damage=Damaged(cause))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A commit record: whether it exists, its content, and why the content cannot be parsed."""
+
+    there: bool = False
+    record: BatchCommit | None = None
+    damage: Damaged | None = None
+
+    @property
+    def report(self) -> CommitReport | None:
+        return commit_report(self.record) if self.record else None

@@ -22,7 +22,7 @@ from eventconsumer_processor.batch.lag import Era, Heads, Ledger, first_wanted, 
 from eventconsumer_processor.batch.log import BatchLog, BatchState
 from eventconsumer_processor.batch.plan import Waiting
 from eventconsumer_processor.batch.rate_limit import start_of, turn
-from eventconsumer_processor.batch.report import batch_report, count
+from eventconsumer_processor.batch.report import count
 from eventconsumer_processor.batch.watermark import MARGIN, Complete, later, not_taken, of_partition, without
 from eventconsumer_processor.errors import SourceError
 from eventconsumer_processor.lease.model import Lease, Listing
@@ -107,7 +107,7 @@ class Measure:
         return self.eras[-1].ledgers
 
     async def follow(self, partitions: Sequence[str], listing: Listing) -> None:
-        """Find new files, and the commit record of the open batch.
+        """Find new files, and the commit records of open batches.
 
         Args:
             partitions: All partition ids.
@@ -138,7 +138,7 @@ class Measure:
         await self.poll()
 
     async def poll(self) -> None:
-        """Look for the commit record of the open batch, if any.
+        """Look for the commit records of open batches; publish those of parallel ones.
 
         Raises:
             StorageError: A request failed.
@@ -252,7 +252,7 @@ class Measure:
         if self._config.batches is None:
             return found
         commits = self.state.watermark
-        if self.state.open is None:
+        if not self.state.open:
             commits = later(commits, self.without(newest, {}))
         return found if commits is None else replace(found, commits=commits, batch=self.state.committed_number)
 
@@ -342,7 +342,7 @@ class Measure:
         complete = len(events) == len(lags)
         times = [ledger.last_file_time for ledger in self._all() if ledger.last_file_time]
         heads = [info for each in self._heads.values() if (info := each.info) and info.last >= 0]
-        batch, oldest = self.state.open, self.waiting().oldest
+        oldest = self.waiting().oldest
         pending_files = pending_bytes = 0
         if self._config.batches is not None:
             pending_files = totals.files - self.state.processed_files
@@ -369,7 +369,7 @@ class Measure:
             committed_batch=self.state.committed_number,
             committed_reason=self.state.committed_reason,
             last_commit=self.state.commit,
-            open_batch=batch and batch_report(batch),
+            open_batches=[batch.report for batch in self.state.open],
         )
 
     async def _open(self, era: Era, partition: str) -> None:

@@ -114,6 +114,7 @@ def freeze(
     now: datetime,
     file_format: FileFormat = FileFormat.PARQUET,
     watermark: datetime | None = None,
+    parallel: bool = False,
 ) -> BatchManifest:
     """The manifest of the next batch with all these files.
 
@@ -128,6 +129,7 @@ def freeze(
         now: Wall clock.
         file_format: The format of the files.
         watermark: All events that were enqueued before are in these files, or in earlier batches; None: unknown.
+        parallel: Batches before it may be open while it is processed.
     """
     continues = last is not None and last.incarnation == incarnation  # else the first batch of a segment
     before = {**starts, **(last.next if last and continues else {})}
@@ -170,4 +172,5 @@ def freeze(
             gap_events=totals.gap_events + lost,
         ),
         watermark=later(watermark, last.watermark if last else None),
+        parallel=parallel,
     )

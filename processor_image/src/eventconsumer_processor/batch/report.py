@@ -24,6 +24,7 @@ def batch_report(batch: BatchManifest) -> BatchReport:
         events=count(sum(file.count for file in batch.files)),
         reason=batch.reason,
         created_at=batch.created_at,
+        parallel=batch.parallel,
     )
 
 

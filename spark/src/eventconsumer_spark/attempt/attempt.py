@@ -22,10 +22,10 @@ from eventconsumer_spark.attempt.commit import (
     previous_commit,
     publish,
     quarantine_of,
-    totals_after,
 )
 from eventconsumer_spark.attempt.shutdown import Ending
 from eventconsumer_spark.batch import Batch, Folders, folders, trial_folders
+from eventconsumer_spark.errors import ManifestError
 from eventconsumer_spark.input.manifest import check_files, load_manifest
 from eventconsumer_spark.input.reading import read_events
 from eventconsumer_spark.output.write_result import WriteResult
@@ -51,6 +51,11 @@ class Attempt:
     def number(self) -> int:
         """Number of the batch."""
         return self.manifest.number
+
+    @property
+    def parallel(self) -> bool:
+        """Whether batches before it may be open. A replay processes its batches in order."""
+        return self.manifest.parallel and not self.job.replay
 
     @property
     def folders(self) -> Folders:
@@ -82,8 +87,6 @@ class Attempt:
         """The batch for programs; if `files` is given, only with these files."""
         manifest = self.manifest.model_copy(update={"files": list(self.files if files is None else files)})
         where = trial_folders(self.folders, self.number) if trial else self.folders
-        # The chain's, not the resource's: a resource that is applied again must not add an open batch twice.
-        chain = self.manifest.chain
         return Batch(
             spark=spark,
             job=self.job,
@@ -92,7 +95,7 @@ class Attempt:
             table=str(where.table),
             output=where.output,
             quarantine_path=where.quarantine,
-            transaction=f"{chain}/{self.job.replay.nonce}" if self.job.replay else chain,
+            transaction=f"{manifest.chain}/{self.job.replay.nonce}" if self.job.replay else manifest.transaction,
             trial=trial,
         )
 
@@ -118,10 +121,11 @@ class Attempt:
             rows_written=written.rows,
             ranges=manifest.ranges,
             seconds=round(time.monotonic() - self.began, 3),
-            quarantine=quarantine_of(manifest, written, left_out, self.previous),
-            totals=totals_after(self.previous, written, rows_read=rows_read, left_out=left_out),
+            quarantine=quarantine_of(manifest, written, left_out),
         )
-        committed = commit(self.site.store, self.site.commits, self.claim, record)
+        if not self.parallel:
+            record = record.after(self.previous)
+        committed = commit(self.site.store, self.site.commits, self.claim, record, parallel=self.parallel)
         if committed.ours:
             log.info(
                 "batch %d: committed %d rows in %s after %.1f s",
@@ -159,11 +163,19 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     if earlier := find_commit(store, site.commits, number):
         return _nothing_to_do(earlier, ending)
     manifest = load_manifest(store, job)
+    if manifest.parallel != job.parallel and not job.replay:
+        raise ManifestError(
+            f"the manifest of batch {number} and this job differ in whether the batch is parallel: operator and hosts "
+            "must have the same version"
+        )
     check_files(store, manifest)
-    previous = previous_commit(store, site.commits, number, first=job.replay.first if job.replay else 1)
+    previous = None
+    if not job.parallel:
+        previous = previous_commit(store, site.commits, number, first=job.replay.first if job.replay else 1)
     taken = take(store, attempt_name(site.commits, number), new_claim(job), ending.lost)
     if isinstance(taken, Decided):
-        return _nothing_to_do(publish(store, site.commits, number, taken.content), ending)
+        standing = taken.record if job.parallel else publish(store, site.commits, number, taken.content)
+        return _nothing_to_do(standing, ending)
     ending.hold(taken)
     taken.keeper.start()
     attempt = Attempt(job, site, manifest, previous, taken, ending, began)

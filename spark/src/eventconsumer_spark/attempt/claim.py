@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
-from eventconsumer_api.batch import BatchClaim, BatchCommit, BatchFile, BatchJob
+from eventconsumer_api.batch import BatchClaim, BatchCommit, BatchFile, BatchJob, decided
 from eventconsumer_spark.errors import ClaimHeldError, ClaimLostError
 from eventconsumer_spark.storage.keeper import LEASE_SECONDS, Keeper
 from eventconsumer_spark.storage.store import ClaimStore, Version
@@ -36,8 +36,9 @@ REPLACE_ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Decided:
-    """A commit record in place of a claim, byte for byte."""
+    """A commit record in place of a claim, and its bytes."""
 
+    record: BatchCommit
     content: bytes
 
 
@@ -138,9 +139,9 @@ def take(
     keeper = Keeper(f"the claim of batch {record.number}", lambda: store.renew(name, lease), since, on_lost, clock)
     while True:
         before = store.load(name, MAX_RECORD_BYTES)
-        if before is not None and is_commit(before.content):
+        if before is not None and (record_there := decided(before.content)):
             store.release(name, lease)
-            return Decided(before.content)
+            return Decided(record_there, before.content)
         holder = _parse(before)
         if before is not None and holder and holder.attempt == record.attempt:
             return Claim(store, name, holder, lease=lease, etag=before.etag, keeper=keeper)
@@ -151,7 +152,7 @@ def take(
         if before is None or not store.replace(name, _content(record), before.etag, lease):
             # The response was lost, or the lease was broken: the present content decides.
             now = store.load(name, MAX_RECORD_BYTES)
-            if now is None or (now.content != _content(record) and not is_commit(now.content)):
+            if now is None or (now.content != _content(record) and not decided(now.content)):
                 raise ClaimLostError(f"batch {record.number} was claimed by {describe(now)} at the same time")
 
 
@@ -165,15 +166,6 @@ def new_claim(job: BatchJob) -> BatchClaim:
         application=job.application,
         attempt=attempt,
     )
-
-
-def is_commit(content: bytes) -> bool:
-    """Whether the content of a claim's blob is a commit record."""
-    try:
-        BatchCommit.model_validate_json(content)
-    except ValidationError:
-        return False
-    return True
 
 
 def describe(version: Version | None) -> str:

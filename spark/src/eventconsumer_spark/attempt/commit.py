@@ -3,6 +3,9 @@
 Invariant: a commit is written once, and it is complete. Other attempts continue with the next batch only after the copy
 is published. An attempt that ends between the two steps has committed: the next attempt publishes its
 record, byte for byte, and processes nothing.
+
+The record of a parallel batch is of this batch alone: the batches before it may be open. The leading host publishes it
+in order, continued from the record before.
 """
 
 from dataclasses import dataclass
@@ -13,7 +16,6 @@ from eventconsumer_api.batch import (
     BatchCommit,
     BatchFile,
     BatchManifest,
-    CommitTotals,
     Quarantine,
     commit_name,
 )
@@ -73,8 +75,15 @@ def previous_commit(store: BlobStore, prefix: str, number: int, first: int) -> B
     return before
 
 
-def commit(store: BlobStore, prefix: str, claim: Claim, record: BatchCommit) -> Committed:
+def commit(store: BlobStore, prefix: str, claim: Claim, record: BatchCommit, *, parallel: bool = False) -> Committed:
     """Commit the batch of `claim`, and return the valid record.
+
+    Args:
+        store: The container.
+        prefix: Folder of the commits.
+        claim: This attempt's claim.
+        record: The complete record; of a parallel batch, the record of this batch alone.
+        parallel: Leave it to the leading host to publish the record.
 
     Raises:
         ClaimLostError: Another attempt has claimed the batch since; nothing was written.
@@ -84,6 +93,8 @@ def commit(store: BlobStore, prefix: str, claim: Claim, record: BatchCommit) -> 
     if len(content) > MAX_RECORD_BYTES:
         raise StorageError(f"the commit of batch {record.number} would have {len(content)} bytes, above the limit")
     claim.decide(content)
+    if parallel:
+        return Committed(record, ours=True)
     standing = publish(store, prefix, record.number, content)
     return Committed(standing, ours=standing.attempt == record.attempt)
 
@@ -102,25 +113,10 @@ def publish(store: BlobStore, prefix: str, number: int, content: bytes) -> Batch
     return standing
 
 
-def totals_after(
-    previous: BatchCommit | None, written: WriteResult, *, rows_read: int, left_out: LeftOut
-) -> CommitTotals:
-    """PURE: running totals with one more batch."""
-    before = previous.totals if previous else CommitTotals()
-    return CommitTotals(
-        rows_read=before.rows_read + rows_read,
-        rows_written=before.rows_written + written.rows,
-        quarantined_files=before.quarantined_files + len(left_out.files),
-        quarantined_rows=before.quarantined_rows + written.quarantined_rows,
-    )
-
-
-def quarantine_of(
-    manifest: BatchManifest, written: WriteResult, left_out: LeftOut, previous: BatchCommit | None
-) -> Quarantine | None:
-    """PURE: quarantine of this batch, otherwise of the last earlier batch with one."""
+def quarantine_of(manifest: BatchManifest, written: WriteResult, left_out: LeftOut) -> Quarantine | None:
+    """PURE: quarantine of this batch; None: nothing."""
     if not left_out.files and not written.quarantined_rows:
-        return previous.quarantine if previous else None
+        return None
     return Quarantine(
         number=manifest.number,
         files=list(left_out.files),

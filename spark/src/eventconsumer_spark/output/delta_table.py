@@ -1,9 +1,9 @@
 """A Delta table that grows by one transaction for each batch, and its compaction.
 
 Invariant: a batch is in the table once. Its append carries a transaction id (application, number), and Delta ignores
-one whose number is not above the last; so a repeated attempt adds nothing. Batches are written in order, so no new
-batch is ignored. Each append names its batch in the table's history, from which a repeated attempt reads the result of
-the first one.
+one whose number is not above the last; so a repeated attempt adds nothing. Batches of one application are written in
+order, so no new batch is ignored; parallel batches have different applications. Each append names its batch in the
+table's history, from which a repeated attempt reads the result of the first one.
 
 Delta has no public API for the sizes of a table's files, nor for one commit without a Spark job; `_small_files` and
 `_commits` read the table's log through the version that jars/pom.xml pins. This module never vacuums: removed files
@@ -17,6 +17,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from delta.exceptions import (
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
@@ -32,6 +38,15 @@ from eventconsumer_storage.errors import StorageError
 log = logging.getLogger("eventconsumer.spark")
 
 _OPTIMIZE = "spark.databricks.delta.optimize"
+_TRIES = 5
+# Conflicts of an append, https://docs.delta.io/concurrency-control/: another writer has created the table or added
+# columns, or an attempt that was superseded has just added the batch. They have no common class in Python.
+_CONFLICTS = (
+    ConcurrentTransactionException,
+    ConcurrentWriteException,
+    MetadataChangedException,
+    ProtocolChangedException,
+)
 _RECENT = 30  # Number of versions to read before all versions are read.
 _STATISTICS = ("sequence_number", "enqueued_time", "partition_id", "partition_key")
 
@@ -63,7 +78,7 @@ def append(
     """Add the rows of a batch, unless they are in the table.
 
     Args:
-        frame: The rows; evaluated once, or never if they are in the table.
+        frame: The rows; evaluated once, again after a conflict with another writer, or never if they are in the table.
         table: URI of the table; created if missing. New columns are added to it.
         transaction: Transaction of this batch.
         note: Kept in the table's history with the append; the note of an earlier attempt is returned.
@@ -80,10 +95,16 @@ def append(
     writer = writer.option("parquet.block.size", ROW_GROUP_BYTES).options(**_properties(frame.columns))
     if partition_by:
         writer = writer.partitionBy(*partition_by)
-    try:
-        writer.save(table)
-    except AnalysisException as error:
-        raise _unfit(table, error) from error
+    for tries in range(1, _TRIES + 1):
+        try:
+            writer.save(table)
+            break
+        except AnalysisException as error:
+            raise _unfit(table, error) from error
+        except _CONFLICTS as error:
+            if tries == _TRIES:
+                raise
+            log.info("%s: another writer was faster; trying again: %s", table, _first_line(error))
     return _find(frame.sparkSession, table, own)
 
 

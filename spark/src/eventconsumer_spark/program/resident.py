@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from eventconsumer_api.batch import BatchJob, KeepAlive, manifest_name
+from eventconsumer_api.batch import BatchJob, BatchManifest, KeepAlive, manifest_name
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_spark.input.manifest import load_manifest
 from eventconsumer_spark.storage.paths import Site
@@ -34,6 +34,7 @@ class Between:
         idle: Time since its last batch, seconds.
         credential_changed: Whether the mounted credential differs from the one with which it started.
         next_bytes: Size of the files of the next batch; None: not frozen yet, or storage does not respond.
+        next_parallel: Whether it is parallel.
     """
 
     batches: int
@@ -41,6 +42,7 @@ class Between:
     idle: float
     credential_changed: bool = False
     next_bytes: int | None = None
+    next_parallel: bool = False
 
 
 class Step(Enum):
@@ -66,6 +68,8 @@ def decide(limits: KeepAlive, now: Between) -> Step | End:
     if now.age >= limits.max_age_seconds:
         return End(f"it is {now.age:.0f} s old")
     if now.next_bytes is not None:
+        if now.next_parallel:
+            return End("spec.spark.batch.inFlight is above 1: parallel batches have drivers of their own")
         if limits.max_bytes is None or now.next_bytes <= limits.max_bytes:
             return Step.TAKE
         return End(f"the files of the next batch have {now.next_bytes} bytes, above its limit of {limits.max_bytes}")
@@ -103,10 +107,12 @@ def jobs_while_alive(
         batches, committed = batches + 1, clock()
         job = job.model_copy(update={"number": job.number + 1, "attempt": 1, "search_poison": limits.search_poison})
         while True:
-            size = _size(job, site, throttle)
+            frozen = _frozen(job, site, throttle)
             now = clock()
             changed = fingerprint([job.sink.credential]) != site.credential
-            step = decide(limits, Between(batches, now - born, now - committed, changed, size))
+            size = sum(file.size for file in frozen.files) if frozen else None
+            is_parallel = frozen is not None and frozen.parallel
+            step = decide(limits, Between(batches, now - born, now - committed, changed, size, is_parallel))
             if step is not Step.WAIT:
                 break
             sleep(POLL_SECONDS)
@@ -115,15 +121,15 @@ def jobs_while_alive(
             return
 
 
-def _size(job: BatchJob, site: Site, throttle: LogThrottle) -> int | None:
-    """Size of the files of a batch, bytes; None: it is not frozen, or storage does not respond."""
+def _frozen(job: BatchJob, site: Site, throttle: LogThrottle) -> BatchManifest | None:
+    """The manifest of a batch; None: it is not frozen, or storage does not respond."""
     try:
-        frozen = site.store.facts(manifest_name(job.sink.prefix, job.number)) is not None
-        size = sum(file.size for file in load_manifest(site.store, job).files) if frozen else None
+        is_there = site.store.facts(manifest_name(job.sink.prefix, job.number)) is not None
+        frozen = load_manifest(site.store, job) if is_there else None
     except StorageError as error:
         if times := throttle.again("poll", str(error)):
             log.warning("batch %d cannot be looked for; trying again (%d failures): %s", job.number, times, error)
         return None
     if times := throttle.over("poll"):
         log.info("batch %d can be looked for again, after %d failures", job.number, times)
-    return size
+    return frozen

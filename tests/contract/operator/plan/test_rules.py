@@ -83,6 +83,8 @@ BREAKS: dict[str, dict[str, Any]] = {
     | {"spark": {"output": OUTPUT, "trigger": {"windowSeconds": 7000}}},
     "spark.trigger.windowSeconds alone starts batches": GOOD
     | {"spark": {"output": OUTPUT, "trigger": {"windowSeconds": 3600, "files": 5}}},
+    "spark.keepAliveSeconds needs": GOOD
+    | {"spark": {"output": OUTPUT, "keepAliveSeconds": 60, "batch": {"inFlight": 2}}},
     "sink.table registers Parquet files": spec(sink={"table": {}, "format": "Avro"}),
     "sink.table registers files, and": spec(sink={"table": {}}, processing=REPLACE),
     "spark.output.path is required": spec(spark={"enabled": True}),

@@ -98,6 +98,8 @@ def test_a_changed_spec_is_in_progress_until_it_was_looked_at() -> None:
 
 
 BATCH = OpenBatch(1, 10, Creating())
+FAILED_ONCE = replace(BATCH, failed=FailedAttempts(1, 1, 3, "why"))
+FAILED = replace(BATCH, failed=FailedAttempts(3, 3, 3, "kubectl logs shows why"))
 COUNT = st.integers(0, 3)
 FACTS = st.builds(
     Facts,
@@ -115,9 +117,8 @@ FACTS = st.builds(
     spark=st.builds(
         SparkFacts,
         enabled=st.booleans(),
-        batch=st.just(BATCH),
-        failed=st.sampled_from([None, FailedAttempts(1, 1, 3, "why"), FailedAttempts(3, 3, 3, "why")]),
-        waiting=st.sampled_from([(), (WaitingApplication("a", (LauncherWaits("why"),)),)]),
+        batches=st.lists(st.sampled_from([BATCH, FAILED_ONCE, FAILED]), min_size=1, max_size=3).map(tuple),
+        waiting=st.sampled_from([(), (WaitingApplication("a", 1, (LauncherWaits("why"),)),)]),
     ),
 )  # fmt: skip
 
@@ -133,6 +134,6 @@ def test_stalled_excludes_progress_and_readiness(facts: Facts) -> None:
 
 
 def test_a_failed_batch_needs_a_person_though_hosts_go_on() -> None:
-    failed = SparkFacts(enabled=True, batch=BATCH, failed=FailedAttempts(3, 3, 3, "kubectl logs shows why"))
+    failed = SparkFacts(enabled=True, batches=(BATCH, FAILED))
     facts = Facts(desired=2, ready=2, existing=2, current=2, reported=True, total=8, owned=8, spark=failed)
     assert (stalled(facts).status, reconciling(facts).status) == ("True", "False")

@@ -281,6 +281,7 @@ class BatchesGetDone(RuleBasedStateMachine):
     """Two operators with views of different age, applications that end in all ways, and people who delete them."""
 
     spec = WITH_SPARK
+    in_flight = 1
 
     def __init__(self) -> None:
         super().__init__()
@@ -291,7 +292,8 @@ class BatchesGetDone(RuleBasedStateMachine):
         self.told = self._fleet()
         self.began: dict[str, datetime] = {}
         self.recorded: set[tuple[int, int]] = set()
-        self.failed_at: datetime | None = None  # of the newest attempt, as long as nobody made that invisible
+        self.decided: set[int] = set()  # batches whose attempt has committed
+        self.failed_at: dict[int, datetime] = {}  # newest attempt by batch, as long as nobody made that invisible
         self.api.watchers.append(self._watched)
 
     @initialize()
@@ -311,8 +313,9 @@ class BatchesGetDone(RuleBasedStateMachine):
             store.replace(kind, "shop", asyncio.run(self.api.list(kind, "shop")))
 
     def _fleet(self) -> FleetReport:
-        open_batch = BatchReport(number=self.open, files=1, bytes=1, events=1, reason="Age")
-        return fleet(committed=self.open - 1, batch=open_batch)
+        numbers = range(self.open, self.open + self.in_flight)
+        frozen = [BatchReport(number=number, files=1, bytes=1, events=1, reason="Age") for number in numbers]
+        return fleet(committed=self.open - 1).model_copy(update={"open_batches": frozen})
 
     def _jobs(self) -> list[Manifest]:
         return list(asyncio.run(self.api.list(JOB, "shop")).items)
@@ -325,14 +328,20 @@ class BatchesGetDone(RuleBasedStateMachine):
             spark = manifest.get("status", {}).get("spark")
             if spark and spark.get("attempt"):
                 self.recorded.add((spark["lastBatch"], spark["attempt"]))
+            for later in (spark or {}).get("laterBatches", []):
+                self.recorded.add((later["batch"], later["attempt"]))
         if manifest["kind"] != "Job" or event != "ADDED":
             return
         told = manifest["metadata"]["labels"]
         number = int(told["eventconsumer.io/batch"]), int(told["eventconsumer.io/attempt"])
         assert number not in self.recorded, "an attempt's number was given twice"
-        if self.failed_at:
-            assert self.now >= self.failed_at + timedelta(seconds=RETRY["backoffSeconds"]), "too early"
-        self.failed_at = None
+        if (failed_at := self.failed_at.pop(number[0], None)) and not self._is_edited():
+            assert self.now >= failed_at + timedelta(seconds=RETRY["backoffSeconds"]), "too early"
+
+    def _is_edited(self) -> bool:
+        """Whether no operator has recorded the last edit yet: it may be the remedy, so there is no backoff."""
+        resource = self.api.peek(EVENT_CONSUMER, "shop", KEY.name)
+        return bool(resource.get("status", {}).get("observedGeneration") != resource["metadata"]["generation"])
 
     def _end(self, manifest: Manifest, how: str) -> None:
         when = self.now.isoformat().replace("+00:00", "Z")
@@ -374,53 +383,61 @@ class BatchesGetDone(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.now += timedelta(seconds=seconds)
 
-    def _works_on_the_open_batch(self, manifest: Manifest) -> bool:
+    def _batch_of(self, manifest: Manifest) -> int:
+        """Number of the open batch on which an application works; 0: none."""
         number = int(manifest["metadata"]["labels"]["eventconsumer.io/batch"])
         is_resident = "eventconsumer.io/resident" in manifest["metadata"].get("annotations", {})
-        return number == self.open or (is_resident and number < self.open)
+        return number if number >= self.open else self.open if is_resident else 0
+
+    def _commit(self, number: int) -> None:
+        self.decided.add(number)
+        while self.open in self.decided:  # commits are published in order
+            self.open += 1
 
     @precondition(lambda self: self._live())
-    @rule(commits=st.booleans())
-    def an_application_succeeds(self, commits: bool) -> None:
-        manifest = self._live()[0]
-        if commits and self._works_on_the_open_batch(manifest):
-            self.open += 1
+    @rule(which=st.integers(0, 3), commits=st.booleans())
+    def an_application_succeeds(self, which: int, commits: bool) -> None:
+        manifest = self._live()[which % len(self._live())]
+        if commits and (number := self._batch_of(manifest)):
+            self._commit(number)
         self._end(manifest, "Complete")
 
     @precondition(lambda self: self._live())
-    @rule()
-    def an_application_fails(self) -> None:
-        manifest = self._live()[0]
+    @rule(which=st.integers(0, 3))
+    def an_application_fails(self, which: int) -> None:
+        manifest = self._live()[which % len(self._live())]
         self._end(manifest, "Failed")
-        own = manifest["metadata"]["labels"]["eventconsumer.io/batch"] == str(self.open)
+        number = int(manifest["metadata"]["labels"]["eventconsumer.io/batch"])
         # A resident driver that no operator saw alive with the open batch has not failed to process it.
-        if own or self._recorded_application() == (self.open, manifest["metadata"]["name"]):
-            self.failed_at = self.now
+        if self._recorded_application() == (self.open, manifest["metadata"]["name"]):
+            number = self.open
+        if number >= self.open:
+            self.failed_at[number] = self.now
 
     @precondition(lambda self: self._jobs())
     @rule(which=st.integers(0, 10))
     def somebody_deletes_an_application(self, which: int) -> None:
         jobs = self._jobs()
         self.api.remove(JOB, "shop", jobs[which % len(jobs)]["metadata"]["name"])
-        self.failed_at = None  # if it was not seen failing, it looks as if it had been deleted while it ran
+        self.failed_at = {}  # if it was not seen failing, it looks as if it had been deleted while it ran
 
     @rule()
     def the_leader_looks(self) -> None:
-        if self.told.committed_batch != self.open - 1:
-            self.failed_at = None
+        self.failed_at = {number: time for number, time in self.failed_at.items() if number >= self.open}
         self.told = self._fleet()
 
     # --- what holds ------------------------------------------------------------------------------------------------
 
     @invariant()
-    def one_application_lives_at_a_time(self) -> None:
-        assert len(self._live()) <= 1
+    def one_application_of_a_batch_lives_at_a_time(self) -> None:
+        batches = [each["metadata"]["labels"]["eventconsumer.io/batch"] for each in self._live()]
+        assert len(batches) == len(set(batches)) <= self.in_flight
 
     def teardown(self) -> None:
         """Nothing more goes wrong: then the open batch is committed soon, and the history is short."""
         if not self.stores:
             return
-        goal = self.open + 1
+        goal = self.open + self.in_flight
         for _ in range(80):
             for store in self.stores:
                 self._refresh(store)
@@ -428,8 +445,8 @@ class BatchesGetDone(RuleBasedStateMachine):
             self.the_leader_looks()
             if self.open >= goal:
                 break
-            if self._live():
-                self.an_application_succeeds(commits=True)
+            for _ in self._live():
+                self.an_application_succeeds(which=0, commits=True)
             self.now += timedelta(seconds=15)
         assert self.open >= goal
         for store in self.stores * 2:
@@ -447,10 +464,10 @@ class ResidentsGetBatchesDone(BatchesGetDone):
 
     spec = RESIDENT
 
-    @precondition(lambda self: self._live() and self._works_on_the_open_batch(self._live()[0]))
+    @precondition(lambda self: self._live() and self._batch_of(self._live()[0]))
     @rule()
     def an_application_commits_and_stays(self) -> None:
-        self.open += 1
+        self._commit(self._batch_of(self._live()[0]))
 
     @rule(seconds=st.sampled_from([0, 600, 601]), suspend=st.sampled_from([False, False, True]))
     def a_user_edits_the_resource(self, seconds: int, suspend: bool) -> None:
@@ -459,7 +476,7 @@ class ResidentsGetBatchesDone(BatchesGetDone):
 
     def _edit(self) -> None:
         self.api.put(event_consumer(KEY.name, self.spec))
-        self.failed_at = None  # the edit may be the remedy: the next attempt starts at once
+        self.failed_at = {}  # the edit may be the remedy: the next attempt starts at once
 
     def teardown(self) -> None:
         """Once the operators have seen the last edit, no resident driver of another spec waits for batches."""
@@ -481,7 +498,7 @@ class ResidentsGetBatchesDone(BatchesGetDone):
         """The digest of the application that an operator would start for a batch after the open one."""
         found = await load(store, _Hosts(), KEY)
         assert found is not None
-        told = self.told.model_copy(update={"committed_batch": 98, "open_batch": batch(99)})
+        told = self.told.model_copy(update={"committed_batch": 98, "open_batches": [batch(99)]})
         plan = make_plan(dataclasses.replace(found, reports={"a": report(fleet=told)}, applications=()), SETTINGS)
         assert plan.spark.started is not None
         digest: str = plan.spark.started["metadata"].get("annotations", {}).get("eventconsumer.io/resident", "")
@@ -495,6 +512,17 @@ _SETTINGS = settings(
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # making a failing run shorter takes minutes
 )
+
+
+class ParallelBatchesGetDone(BatchesGetDone):
+    """The same with several batches at a time, which are committed in any order."""
+
+    in_flight = 3
+    spec = WITH_SPARK | {"spark": WITH_SPARK["spark"] | {"batch": {"inFlight": 3}}}
+
+
+TestParallelBatchesGetDone = ParallelBatchesGetDone.TestCase
+TestParallelBatchesGetDone.settings = _SETTINGS
 TestBatchesGetDone = BatchesGetDone.TestCase
 TestBatchesGetDone.settings = _SETTINGS
 TestResidentsGetBatchesDone = ResidentsGetBatchesDone.TestCase

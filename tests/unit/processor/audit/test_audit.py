@@ -107,6 +107,21 @@ def forget(changes: dict[str, object]) -> Change:
     return damage
 
 
+def parallel(number: int, *, commit: int | None = None) -> Change:
+    """Make the second batch a parallel one of this number, and move the commit of the first batch, or delete it."""
+
+    async def change(world: World) -> None:
+        second, record = "_batches/0000000002.json", "_commits/0000000001.json"
+        frozen, committed = await body_of(world, second), await body_of(world, record)
+        await delete(second)(world)
+        await delete(record)(world)
+        await world.put(f"_batches/{number:010d}.json", frozen | {"number": number, "parallel": True})
+        if commit is not None:
+            await world.put(f"_commits/{commit:010d}.json", committed | {"number": commit})
+
+    return change
+
+
 def content(data: bytes) -> Change:
     """A file whose hash and metadata fit each other, and whose content does not fit them."""
     return put(slot(40), data, **metadata(range(40, 50), data, 2))
@@ -182,6 +197,8 @@ DAMAGES: list[tuple[str, Change, Code]] = [
     ),
     ("the first batch begins too late", put(f"_genesis/{ERA}/1.json", {"start": 90}), Code.BATCH_HOLE),
     ("a batch was frozen too early", delete("_commits/0000000001.json"), Code.BATCH_TOO_EARLY),
+    ("a parallel batch was committed too early", parallel(2, commit=2), Code.BATCH_TOO_EARLY),
+    ("a parallel batch was frozen too early", parallel(17), Code.BATCH_TOO_EARLY),
     ("a commit has an infinite number", put("_commits/0000000001.json", INFINITE), Code.COMMIT_DAMAGED),
     ("a commit is damaged", put("_commits/0000000001.json", b"{"), Code.COMMIT_DAMAGED),
     (
@@ -276,6 +293,7 @@ HARMLESS: list[tuple[str, Change, Code | None, int]] = [
         None,
         0,
     ),
+    ("parallel batches", parallel(2), None, 0),
     ("a checkpoint that is behind", lease(9, epoch=2), None, 0),
     ("a checkpoint at the start", lease(99, "1", epoch=3), None, 0),
     ("no checkpoint", lease(None, epoch=2), None, 0),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.batch import BatchManifest, commit_name, manifest_name
+from eventconsumer_api.host_config import BatchConfig
 from eventconsumer_api.host_report import FleetReport
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_processor.batch.batcher import Batcher
@@ -115,7 +116,8 @@ async def test_a_host_and_a_probe_at_once_freeze_the_same_batches() -> None:
     await host.plan()  # wanted one
     first = await manifest(world, 1)
     assert len(first.files) == 3
-    assert host.measure.state.open == probe.measure.state.open == first
+    assert host.measure.state == probe.measure.state
+    assert host.measure.state.last == first
     await commit(world, 1)
     await world.drain("0", 29)
     for each in (host, probe):
@@ -127,6 +129,52 @@ async def test_a_host_and_a_probe_at_once_freeze_the_same_batches() -> None:
     reports = [await world.report(each.measure) for each in (host, probe)]
     assert reports[0] == reports[1]
     assert (reports[0].files, reports[0].events, reports[0].pending_files) == (4, 40, 1)
+
+
+def numbers(report: FleetReport) -> list[int]:
+    """Numbers of the open batches."""
+    return [batch.number for batch in report.open_batches]
+
+
+@virtual
+async def test_as_many_batches_are_in_flight_as_the_spec_allows_and_none_without_files() -> None:
+    world = world_of({"files": 1}, {"maxFiles": 1, "inFlight": 3})
+    leader = await planner(world)
+    for last in (9, 19, 29, 39, 49):
+        await world.drain("0", last)
+    report = await leader.round()
+    assert (numbers(report), report.committed_batch, report.processed_files, report.pending_files) == (
+        [1, 2, 3],
+        0,
+        0,
+        5,
+    )
+    assert all(batch.parallel for batch in report.open_batches)
+    found = [await manifest(world, number) for number in (1, 2, 3)]
+    assert [each.ranges["0"].first for each in found] == [0, 10, 20]
+    await commit(world, 1)
+    assert numbers(await leader.round()) == [2, 3, 4]
+    await commit(world, 2)
+    await commit(world, 3)
+    assert numbers(await leader.round()) == [4, 5]  # there are no more files
+    successor = await planner(world)
+    assert (await successor.round()).open_batches == (await leader.round()).open_batches
+
+
+@virtual
+async def test_the_last_parallel_batches_end_before_batches_are_in_order_again() -> None:
+    world = world_of({"files": 1}, {"maxFiles": 1, "inFlight": 2})
+    leader = await planner(world)
+    for last in (9, 19, 29):
+        await world.drain("0", last)
+    await leader.round()
+    world.config = world.config.model_copy(update={"batches": BatchConfig.model_validate({"trigger": {"files": 1}})})
+    leader = await planner(world)
+    await commit(world, 1)
+    assert numbers(await leader.round()) == [2]
+    await commit(world, 2)
+    assert numbers(await leader.round()) == [3]
+    assert not (await manifest(world, 3)).parallel
 
 
 @virtual
@@ -187,7 +235,7 @@ async def test_storage_that_fails_leaves_no_half_a_batch() -> None:
     world.sink.faults.append(Fault("put"))
     with pytest.raises(Unavailable):
         await leader.plan()
-    assert leader.measure.state.open is None
+    assert leader.measure.state.open == ()
     report = await leader.round()
     assert report.open_batch is not None and report.open_batch.files == 1
 

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api.batch import BatchCommit, BatchFile, BatchManifest, CommitTotals, Quarantine, commit_name
+from eventconsumer_api.batch import (
+    BatchClaim,
+    BatchCommit,
+    BatchFile,
+    BatchManifest,
+    CommitTotals,
+    Quarantine,
+    attempt_name,
+    commit_name,
+)
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_processor.batch.lag import Ledger
 from eventconsumer_processor.batch.log import COMMIT_LIMIT, BatchLog, BatchState
@@ -47,6 +56,11 @@ def record(number: int, **fields: object) -> bytes:
         "seconds": 1.5,
     }
     return BatchCommit.model_validate(values | fields).model_dump_json(by_alias=True).encode()
+
+
+def opened(state: BatchState) -> list[int]:
+    """Numbers of the open batches."""
+    return [batch.report.number for batch in state.open]
 
 
 chains = st.dictionaries(
@@ -99,17 +113,89 @@ async def test_a_new_leader_restores_open_and_committed_batches() -> None:
     one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
     assert await log.freeze(one) == one
     state = await log.restore()
-    assert (state.open, state.committed_number, state.processed_files) == (one, 0, 0)
+    assert (opened(state), state.committed_number, state.processed_files) == ([1], 0, 0)
     await blobs.put(commit_name("p", 1), record(1))
     state = await log.poll(state)
-    assert (state.open, state.committed_number, state.processed_files, state.committed_reason) == (None, 1, 1, "Age")
+    assert (opened(state), state.committed_number, state.processed_files, state.committed_reason) == ([], 1, 1, "Age")
     assert state.processed_bytes == 50
     assert state.commit is not None and (state.commit.number, state.commit.application) == (1, "app")
     two = freeze(one, {"0": [slot(5, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Files", now=NOW)
     await log.freeze(two)
     found = await BatchLog(blobs, "p").restore()
-    assert (found.open, found.committed_number, found.processed_files, found.committed_reason) == (two, 1, 1, "Age")
+    assert (opened(found), found.committed_number, found.processed_files, found.committed_reason) == ([2], 1, 1, "Age")
     assert found == state.then(two)
+
+
+async def frozen(blobs: FakeBlobStore, count: int) -> None:
+    """Freeze parallel batches of one file each."""
+    last = None
+    for number in range(count):
+        files = {"0": [slot(number * 5, 5)]}
+        last = freeze(last, files, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW, parallel=True)
+        await BatchLog(blobs, "p").freeze(last)
+
+
+async def commits(blobs: FakeBlobStore) -> list[BatchCommit]:
+    """The published commits."""
+    found = [blob.name for blob in await blobs.list("p/_commits/")]
+    return [BatchCommit.model_validate_json(blob.data) for name in found if (blob := await blobs.read(name, 10**6))]
+
+
+@given(st.permutations(range(1, 6)), st.sets(st.integers(1, 5)), st.data())
+def test_commits_of_parallel_batches_are_published_in_order_whichever_is_decided_first(
+    order: list[int], excluding: set[int], data: st.DataObject
+) -> None:
+    """Two leaders publish, of which one is new each time."""
+
+    @virtual
+    async def publish() -> None:
+        blobs = FakeBlobStore(virtual_clock)
+        await frozen(blobs, 5)
+        old = await BatchLog(blobs, "p").restore()
+        done: set[int] = set()
+        for number in order:
+            left = Quarantine(number=number, rows=number) if number in excluding else None
+            await blobs.put(attempt_name("p", number), record(number, quarantine=left))
+            done.add(number)
+            if data.draw(st.booleans()):
+                old = await BatchLog(blobs, "p").poll(old)
+            new = await BatchLog(blobs, "p").restore()
+            ready = next(each for each in range(6) if each + 1 not in done)
+            assert (new.committed_number, opened(new)) == (ready, list(range(ready + 1, 6)))
+            assert [each.number for each in await commits(blobs)] == list(range(1, ready + 1))
+        assert await BatchLog(blobs, "p").poll(old) == await BatchLog(blobs, "p").restore()
+        for before, each in zip([None, *(found := await commits(blobs))], found, strict=False):
+            own = Quarantine(number=each.number, rows=each.number) if each.number in excluding else None
+            assert each == BatchCommit.model_validate_json(record(each.number, quarantine=own)).after(before)
+
+    publish()
+
+
+@virtual
+async def test_a_claim_is_not_published_and_a_lost_commit_before_is_named() -> None:
+    blobs = FakeBlobStore(virtual_clock)
+    await frozen(blobs, 3)
+    log = BatchLog(blobs, "p")
+    claim = BatchClaim(number=1, claimed_at=NOW, application="app", attempt="a")
+    await blobs.put(attempt_name("p", 1), claim.model_dump_json(by_alias=True).encode())
+    await blobs.put(attempt_name("p", 2), record(2))
+    state = await log.restore()
+    assert opened(state) == [1, 2, 3]
+    assert await commits(blobs) == []
+    await blobs.put(attempt_name("p", 1), record(1))
+    blobs.faults.append(Fault("put", applied=True))  # the answer is lost
+    with pytest.raises(Unavailable):
+        await log.poll(state)
+    state = await log.poll(state)
+    assert opened(state) == [3]
+    blobs.delete(commit_name("p", 2))
+    await blobs.put(attempt_name("p", 3), record(3))
+    state = await log.poll(state)
+    assert opened(state) == [3]
+    assert "_commits/0000000002.json is missing" in str(state.damage)
+    await blobs.put(commit_name("p", 2), record(2))
+    state = await log.poll(state)
+    assert (opened(state), state.damage) == ([], None)
 
 
 @virtual
@@ -203,18 +289,18 @@ async def test_a_commit_record_that_cannot_be_read_counts_and_is_named_until_it_
     one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
     await log.freeze(one)
     await blobs.put(commit_name("p", 1), data)
-    for state in (await log.poll(BatchState(one, committed=False)), await log.restore()):
-        assert (state.open, state.committed_number, state.commit) == (None, 1, None)
+    for state in (await log.poll(BatchState().then(one)), await log.restore()):
+        assert (opened(state), state.committed_number, state.commit) == ([], 1, None)
         assert state.damage is not None and why in str(state.damage)
         assert "_commits/0000000001.json" in str(state.damage)
     two = freeze(one, {"0": [slot(5, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
     await log.freeze(two)
     state = await log.restore()
-    assert (state.open, state.committed_number) == (two, 1)
+    assert (opened(state), state.committed_number) == ([2], 1)
     assert state.damage is not None
     await blobs.put(commit_name("p", 1), record(1))
     state = await log.poll(state)
-    assert (state.open, state.damage) == (two, None)
+    assert (opened(state), state.damage) == ([2], None)
     assert state.commit is not None and state.commit.number == 1
 
 

@@ -72,7 +72,7 @@ async def test_totals_of_a_manifest_that_somebody_changed_end_no_leader() -> Non
         totals = Totals(files=number, events=number, bytes=number, gap_events=number)
         kept: Any = {"resource": owner, "chain": "c1", "incarnation": "e", "reason": "Age", "created_at": now()}
         manifest = BatchManifest(number=1, files=[], ranges={}, next={}, totals=totals, **kept)
-        measure.state = BatchState(manifest, committed=True)
+        measure.state = BatchState(manifest)
         report = measure.report(["0"], Listing({}, {}))
         assert (report.events, report.processed_files) == (expected, expected)
 

@@ -125,7 +125,7 @@ def test_attempt_that_finds_a_record_publishes_it_and_does_not_begin(store: Fake
     content = record("a").model_dump_json(by_alias=True).encode()
     taken(store, clock, "a").decide(content)
     found = take(store, CLAIM, claim_of("b"), ignore, clock=clock, sleep=clock.sleep)
-    assert found == Decided(content)
+    assert found == Decided(record("a"), content)
     assert publish(store, PREFIX, NUMBER, content) == record("a")
     assert store.read(commit_name(PREFIX, NUMBER), 10_000) == content
     # Nobody waits for the one that only published.

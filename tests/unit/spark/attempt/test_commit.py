@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.batch import BatchCommit, BatchFile, CommitTotals, Quarantine, ReplayOf, manifest_url
-from eventconsumer_spark.attempt.commit import LeftOut, quarantine_of, totals_after
+from eventconsumer_spark.attempt.commit import LeftOut, quarantine_of
 from eventconsumer_spark.output.write_result import WriteResult
 from eventconsumer_spark.program.process import totals_message
 from tests.support.fakes.spark_store import FakeBlobStore
@@ -27,29 +27,29 @@ def test_a_program_must_return_the_number_of_its_rows(rows: Any) -> None:
         WriteResult(rows)
 
 
-def test_totals_go_on_from_the_commit_before() -> None:
+def test_totals_and_the_last_quarantine_continue_from_the_commit_before() -> None:
     totals = CommitTotals(rows_read=100, rows_written=90, quarantined_files=1, quarantined_rows=3)
-    written = WriteResult(20, quarantined_rows=4)
-    assert totals_after(before(totals=totals), written, rows_read=24, left_out=LeftOut((FILE,), "x")) == CommitTotals(
-        rows_read=124, rows_written=110, quarantined_files=2, quarantined_rows=7
-    )
-    assert totals_after(None, written, rows_read=24, left_out=LeftOut()) == CommitTotals(
-        rows_read=24, rows_written=20, quarantined_rows=4
-    )
+    clean = record("b").model_copy(update={"number": 3, "rows_read": 24, "rows_written": 20})
+    left_out = Quarantine(number=3, files=[FILE], rows=4)
+    excluding = clean.model_copy(update={"quarantine": left_out})
+    following = excluding.after(before(totals=totals, quarantine=OLD))
+    assert following.totals == CommitTotals(rows_read=124, rows_written=110, quarantined_files=2, quarantined_rows=7)
+    assert following.quarantine == left_out
+    assert clean.after(before(quarantine=OLD)).quarantine == OLD
+    assert clean.after(None) == clean.model_copy(update={"totals": CommitTotals(rows_read=24, rows_written=20)})
 
 
-def test_last_quarantine_is_carried_on_until_there_is_a_newer_one() -> None:
+def test_quarantine_of_a_batch_has_its_files_its_rows_and_the_cause() -> None:
     store = FakeBlobStore()
     for path in PATHS:
         store.put(path, b"parquet")
     manifest = frozen(store)
-    assert quarantine_of(manifest, WriteResult(5), LeftOut(), None) is None
-    assert quarantine_of(manifest, WriteResult(5), LeftOut(), before(quarantine=OLD)) == OLD
+    assert quarantine_of(manifest, WriteResult(5), LeftOut()) is None
     bad_rows = WriteResult(5, quarantined_rows=2, rows_path="abfs://q", message="row 3 is no JSON")
-    assert quarantine_of(manifest, bad_rows, LeftOut(), before(quarantine=OLD)) == Quarantine(
+    assert quarantine_of(manifest, bad_rows, LeftOut()) == Quarantine(
         number=3, rows=2, rows_path="abfs://q", message="row 3 is no JSON"
     )
-    both = quarantine_of(manifest, bad_rows, LeftOut((FILE,), "a: not Parquet" + "!" * 2000), None)
+    both = quarantine_of(manifest, bad_rows, LeftOut((FILE,), "a: not Parquet" + "!" * 2000))
     assert both is not None
     assert (both.files, both.rows) == ([FILE], 2)
     assert both.message.startswith("a: not Parquet!")

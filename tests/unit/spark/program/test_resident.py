@@ -35,6 +35,10 @@ AT_WORK = Between(batches=1, age=30, idle=0)
         (Between(1, 30, 60), End("it has had no batch for 60 s")),
         (Between(1, 30, 0, next_bytes=0), Step.TAKE),
         (Between(1, 30, 0, next_bytes=100), Step.TAKE),
+        (
+            Between(1, 30, 0, next_bytes=1, next_parallel=True),
+            End("spec.spark.batch.inFlight is above 1: parallel batches have drivers of their own"),
+        ),
         (Between(1, 90, 61, next_bytes=100), Step.TAKE),  # frozen during the last pause
         (
             Between(1, 30, 0, next_bytes=101),
