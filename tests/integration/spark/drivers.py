@@ -65,6 +65,17 @@ def start_driver(
     )
 
 
+def until(process: subprocess.Popen[str], word: str) -> str:
+    """Read a driver's output until it says `word`."""
+    assert process.stdout
+    said: list[str] = []
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith(word):
+            return "".join(said)
+    raise AssertionError(f"the driver ended before it said {word}: {''.join(said)}")
+
+
 def kill(process: subprocess.Popen[str]) -> None:
     """End a driver at once, Java and Python, as the end of its container does."""
     with contextlib.suppress(ProcessLookupError):

@@ -122,6 +122,7 @@ class Attempt:
             totals=totals_after(self.previous, written, rows_read=rows_read, left_out=left_out),
         )
         committed = commit(self.site.store, self.site.commits, self.claim, record)
+        self.ending.committed(self.job)
         if committed.ours:
             log.info(
                 "batch %d: committed %d rows in %s after %.1f s",
@@ -141,7 +142,7 @@ class Attempt:
 
     def end(self) -> None:
         """Allow the next attempt to begin at once. Call it only when this attempt no longer writes."""
-        self.ending.hold(None)
+        self.ending.let_go()
         try:
             self.claim.release()
         except StorageError as error:
@@ -157,13 +158,13 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     began = time.monotonic()
     store, number = site.store, job.number
     if earlier := find_commit(store, site.commits, number):
-        return _nothing_to_do(earlier, ending)
+        return _nothing_to_do(job, earlier, ending)
     manifest = load_manifest(store, job)
     check_files(store, manifest)
     previous = previous_commit(store, site.commits, number, first=job.replay.first if job.replay else 1)
     taken = take(store, attempt_name(site.commits, number), new_claim(job), ending.lost)
     if isinstance(taken, Decided):
-        return _nothing_to_do(publish(store, site.commits, number, taken.content), ending)
+        return _nothing_to_do(job, publish(store, site.commits, number, taken.content), ending)
     ending.hold(taken)
     taken.keeper.start()
     attempt = Attempt(job, site, manifest, previous, taken, ending, began)
@@ -171,7 +172,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
         # Checked again: a commit is older than the claim only if a user deleted a claim.
         if earlier := find_commit(store, site.commits, number):
             attempt.end()
-            return _nothing_to_do(earlier, ending)
+            return _nothing_to_do(job, earlier, ending)
         site.ensure_output()
         site.claim_output(job)
     except BaseException:
@@ -188,8 +189,8 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     return attempt
 
 
-def _nothing_to_do(earlier: BatchCommit, ending: Ending) -> BatchCommit:
-    ending.hold(None)
+def _nothing_to_do(job: BatchJob, earlier: BatchCommit, ending: Ending) -> BatchCommit:
+    ending.committed(job)
     log.info(
         "batch %d was committed by %s at %s: no work left", earlier.number, earlier.application, earlier.committed_at
     )
