@@ -61,6 +61,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def with_children(pid: int) -> list[int]:
+    """A process and the processes that it started, which have not ended."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return [pid, *(int(child) for thread in threads for child in (thread / "children").read_text().split())]
+
+
 def peak_mib(pid: int) -> float:
     """The most resident memory of a process so far, MiB."""
     return _status_kib(pid, "VmHWM:") / 1024
