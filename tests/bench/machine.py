@@ -4,6 +4,7 @@ The client under measurement has the first core for itself, the servers and whoe
 inherits the cores of the thread that starts it, so `on_core` decides where a child runs before it has any thread.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,8 +64,11 @@ def cpu_seconds(pid: int) -> float:
 
 def with_children(pid: int) -> list[int]:
     """A process and the processes that it started, which have not ended."""
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    return [pid, *(int(child) for thread in threads for child in (thread / "children").read_text().split())]
+    found = [pid]
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            found += map(int, (thread / "children").read_text().split())
+    return found
 
 
 def peak_mib(pid: int) -> float:
