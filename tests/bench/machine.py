@@ -4,6 +4,7 @@ The client under measurement has the first core for itself, the servers and whoe
 inherits the cores of the thread that starts it, so `on_core` decides where a child runs before it has any thread.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,6 +60,15 @@ def cpu_seconds(pid: int) -> float:
     """CPU time of a process so far, user and system, all threads; to 0.01 s."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def with_children(pid: int) -> list[int]:
+    """A process and the processes that it started, which have not ended."""
+    found = [pid]
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            found += map(int, (thread / "children").read_text().split())
+    return found
 
 
 def peak_mib(pid: int) -> float:

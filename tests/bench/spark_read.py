@@ -6,6 +6,9 @@ for each kind of output. The ways run in turn, so each round compares them under
 is the median over the rounds. CPU time is that of the driver, Java and Python; it depends less on other load than
 seconds do. Azurite uses the cores of this machine, so the figures of local files are those of Spark.
 
+With `--executors 2`, tasks run in two processes beside the driver, one task in each, and CPU time includes theirs. On a
+machine with two cores, more executors than cores measure the machine, not Spark.
+
 Growth: `--rows 1000000 4000000` measures each number of rows, and `--cores 1` one core instead of two.
 """
 
@@ -39,7 +42,7 @@ from eventconsumer_spark.input.reading import check_count, read_events
 from eventconsumer_spark.job import write_batch
 from eventconsumer_spark.output.folder import remove_folder
 from eventconsumer_spark.storage.abfs import AbfsFolder
-from tests.bench.machine import cpu_seconds
+from tests.bench.machine import cpu_seconds, with_children
 from tests.integration.spark import live
 from tests.integration.spark.drivers import fetch_jars
 from tests.support.azurite import AzuriteProcess
@@ -155,7 +158,7 @@ def ways(spark: SparkSession, files: list[BatchFile], root: AbfsFolder) -> dict[
 
 @dataclass(frozen=True)
 class Taken:
-    """What one run of a way takes: seconds, and CPU seconds of the driver."""
+    """What one run of a way takes: seconds, and CPU seconds of driver and executors."""
 
     seconds: float
     cpu: float
@@ -195,10 +198,14 @@ def measure(spark: SparkSession, place: Place, rows: int, options: argparse.Name
 
 def timed(spark: SparkSession, run: Callable[[], Any]) -> Taken:
     """What `run` takes."""
+
+    def cpu() -> float:
+        return sum(map(cpu_seconds, with_children(java))) + time.process_time()
+
     java = spark.sparkContext._gateway.proc.pid
-    cpu, begin = cpu_seconds(java) + time.process_time(), time.monotonic()
+    before, begin = cpu(), time.monotonic()
     run()
-    return Taken(time.monotonic() - begin, cpu_seconds(java) + time.process_time() - cpu)
+    return Taken(time.monotonic() - begin, cpu() - before)
 
 
 @contextmanager
@@ -229,6 +236,7 @@ def main() -> None:
     parser.add_argument("--warm-up", type=int, default=2, help="rounds before these, in which the JVM compiles")
     parser.add_argument("--storage", nargs="+", choices=["local", "azurite"], default=["local", "azurite"])
     parser.add_argument("--cores", type=int, default=2, help="of Spark")
+    parser.add_argument("--executors", type=int, default=0, help="instead of tasks in the driver")
     parser.add_argument("--only", nargs="+", metavar="WAY", help="these lines of the table, and the bare one")
     options = parser.parse_args()
     options.only = options.only and [BARE, *options.only]
@@ -237,7 +245,8 @@ def main() -> None:
         azurite = AzuriteProcess(scratch / "azurite.log")
         azurite.start()
         try:
-            spark = live.start(fetch_jars(), azurite, scratch / "hosts", compiler="", cores=options.cores)
+            tasks = {"cores": options.cores, "executors": options.executors}
+            spark = live.start(fetch_jars(), azurite, scratch / "hosts", compiler="", **tasks)
             spark.sparkContext.setLogLevel("ERROR")
             try:
                 for storage, rows in product(options.storage, options.rows):

@@ -5,11 +5,13 @@
 Both run the shipped program on this machine against an Azurite, with the files of a batch already drained: first
 `--alone` batches, each in a driver of its own, then `--batches` in one resident driver. Seconds are from the moment at
 which the manifest is written to the commit; CPU seconds are those of Java and Python, including start and end. Live
-heap is measured after a full collection, which is only done for a printed row.
+heap is measured after a full collection, which is only done for a printed row. A batch is frozen a second after the
+commit before it, so it waits for a compaction that takes longer; at the end, the compactions have a line of their own.
 """
 
 import argparse
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from random import Random
 
@@ -92,6 +95,7 @@ class Bench:
         secret.write_text(azurite.connection_string)
         self.drained = DrainedBatch(service.create_container(azurite.container()), host_name(azurite.port), str(secret))
         self.jars, self.folder, self.options = fetch_jars(), folder, options
+        self.log = folder / "driver.log"
         self.number = 0
         self._random = Random(1)
 
@@ -108,8 +112,12 @@ class Bench:
         """Start the driver of a job."""
         options = f"-Djdk.net.hosts.file={self.folder / 'hosts'} {self.options.java}"
         conf = {"spark.driver.extraJavaOptions": options, "spark.driver.memory": self.options.memory}
-        # Without the sizes that tests set: as the operator starts it.
-        return start_driver(self.jars, self.folder, job, JOB, conf=conf | {"spark.sql.shuffle.partitions": "8"})
+        # Without the sizes that tests set: as the operator starts it, in the environment of the image.
+        conf |= {"spark.sql.shuffle.partitions": "8"}
+        # A file: nobody reads while the driver runs, and a pipe would be full after about a hundred batches.
+        with self.log.open("w") as output:
+            env = {"MALLOC_ARENA_MAX": "2"}
+            return start_driver(self.jars, self.folder, job, JOB, conf=conf, env=env, output=output)
 
     def committed(self, process: subprocess.Popen[str]) -> None:
         """Wait until the newest batch is committed.
@@ -121,10 +129,22 @@ class Bench:
         def look() -> bool:
             done = self.drained.commit(self.number) is not None
             if not done and process.poll() is not None:
-                raise RuntimeError(f"the driver ended: {process.stdout.read() if process.stdout else ''}")
+                raise RuntimeError(f"the driver ended: {self.log.read_text()[-5000:]}")
             return done
 
         wait_until(look, f"commit {self.number}", pause=0.02)
+
+    def compactions(self) -> list[float]:
+        """How long each compaction of the last driver took, seconds after the commit before it."""
+        times, committed = [], None
+        for line in self.log.read_text().splitlines():
+            entry = json.loads(line) if line.startswith("{") else {}
+            message = entry.get("message", "")
+            if ": committed " in message:
+                committed = datetime.fromisoformat(entry["timestamp"])
+            elif ": compacted " in message and committed:
+                times.append((datetime.fromisoformat(entry["timestamp"]) - committed).total_seconds())
+        return times
 
     def _body(self, number: int) -> bytes:
         return b'{"id": %d, "state": "running", "trace": "%s"}' % (number, self._random.randbytes(100).hex().encode())
@@ -214,6 +234,9 @@ def run_resident(bench: Bench, batches: int, every: int) -> None:
         recent.clear()
 
     resident(bench, batches, show)
+    if times := bench.compactions():
+        mean = sum(times) / len(times)
+        print(f"{len(times)} compactions after a commit: mean {mean:.1f} s, longest {max(times):.1f} s")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ it. Bodies are decoded once; the files are read a second time only if bodies do 
 """
 
 import logging
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -32,7 +33,7 @@ def write_batch(batch: Batch) -> WriteResult:
     dates = [DATE] if output.partition_by_date else []
     size, total = (sum(getattr(file, name) for file in batch.manifest.files) for name in ("size", "count"))
     frame = frame.coalesce(output_files(size, output.target_file_bytes, batch.spark.sparkContext.defaultParallelism))
-    version = None
+    version = maintenance = None
     # Trials write files, which can be removed.
     if output.format is OutputFormat.PARQUET or batch.trial:
         rows = write_folder(frame, batch.output, dates)
@@ -46,8 +47,8 @@ def write_batch(batch: Batch) -> WriteResult:
     if kept.rows:
         log.warning("batch %d: %s", batch.manifest.number, describe(kept))
     if version is not None and worth_looking(batch.manifest.number):
-        compact(batch.spark, batch.table, output.target_file_bytes, DATE if dates else "")
-    return WriteResult(rows, version, kept.rows, kept.path, kept.message)
+        maintenance = partial(compact, batch.spark, batch.table, output.target_file_bytes, DATE if dates else "")
+    return WriteResult(rows, version, kept.rows, kept.path, kept.message, maintenance)
 
 
 def with_date(events: DataFrame) -> DataFrame:

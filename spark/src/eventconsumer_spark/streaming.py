@@ -13,6 +13,7 @@ contain such files).
 """
 
 import logging
+from functools import partial
 from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame
@@ -43,10 +44,11 @@ def drain(batch: Batch) -> WriteResult:
     query = writer.option("checkpointLocation", f"{batch.table}_checkpoint").start(batch.table)
     query.awaitTermination()
     rows = rows_of(batch.spark.read.format("delta").load(batch.table), batch.manifest)
-    version = version_of(batch.spark, batch.table)
+    version, maintenance = version_of(batch.spark, batch.table), None
     if worth_looking(batch.manifest.number):
-        compact(batch.spark, batch.table, batch.job.output.target_file_bytes, DATE if date else "")
-    return WriteResult(rows, version)
+        size = batch.job.output.target_file_bytes
+        maintenance = partial(compact, batch.spark, batch.table, size, DATE if date else "")
+    return WriteResult(rows, version, maintenance=maintenance)
 
 
 def check(batch: Batch) -> None:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.labels import BATCH_JOB_ENV
@@ -31,6 +32,7 @@ def start_driver(
     *,
     conf: dict[str, str] | None = None,
     env: dict[str, str] | None = None,
+    output: IO[str] | int = subprocess.PIPE,
 ) -> subprocess.Popen[str]:
     """Start a program as the driver of a job, in a process group of its own, as a container's is."""
     # Java alone must know the product-style name; Python goes to the address in the connection string.
@@ -58,11 +60,22 @@ def start_driver(
         },
         cwd=folder,
         # As in a pod's log: Spark passes the program's standard error on to standard output.
-        stdout=subprocess.PIPE,
+        stdout=output,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
+
+
+def until(process: subprocess.Popen[str], word: str) -> str:
+    """Read a driver's output until it says `word`."""
+    assert process.stdout
+    said: list[str] = []
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith(word):
+            return "".join(said)
+    raise AssertionError(f"the driver ended before it said {word}: {''.join(said)}")
 
 
 def kill(process: subprocess.Popen[str]) -> None:

@@ -18,8 +18,19 @@ FAST = "-XX:TieredStopAtLevel=1"
 """Half of a short run is the compiler's work."""
 
 
-def start(jars: str, azurite: AzuriteProcess, hosts: Path, compiler: str = FAST, cores: int = 2) -> SparkSession:
-    """Start it, with the account's key in its Hadoop configuration as a driver has it."""
+def start(
+    jars: str, azurite: AzuriteProcess, hosts: Path, *, compiler: str = FAST, cores: int = 2, executors: int = 0
+) -> SparkSession:
+    """Start it, with the account's key in its Hadoop configuration as a driver has it.
+
+    Args:
+        jars: Folder of the ABFS connector and Delta.
+        azurite: The storage.
+        hosts: File to write, by which Java finds the storage.
+        compiler: Options of each JVM.
+        cores: Parallel tasks in the driver.
+        executors: Tasks run in so many processes beside the driver instead, one in each.
+    """
     # Java alone must know the product-style name; Python goes to the address in the connection string.
     hosts.write_text(f"127.0.0.1 localhost {ACCOUNT}.blob.localhost {socket.gethostname()}\n")
     os.environ |= {
@@ -29,7 +40,11 @@ def start(jars: str, azurite: AzuriteProcess, hosts: Path, compiler: str = FAST,
         "PYSPARK_SUBMIT_ARGS": f"--driver-class-path '{jars}/*' "
         f"--driver-java-options '-Djdk.net.hosts.file={hosts} {compiler}' pyspark-shell",
     }
-    builder = SparkSession.builder.master(f"local[{cores}]").appName("tests").config("spark.driver.host", "127.0.0.1")
+    master = f"local-cluster[{executors},1,1024]" if executors else f"local[{cores}]"
+    builder = SparkSession.builder.master(master).appName("tests").config("spark.driver.host", "127.0.0.1")
+    builder = builder.config("spark.executor.extraClassPath", f"{jars}/*").config(
+        "spark.executor.extraJavaOptions", f"-Djdk.net.hosts.file={hosts} {compiler}"
+    )
     spark = (
         builder.config("spark.sql.shuffle.partitions", "2")
         .config("spark.databricks.delta.snapshotPartitions", "1")

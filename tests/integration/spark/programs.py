@@ -3,6 +3,8 @@
 import os
 import threading
 import time
+from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -38,6 +40,19 @@ def slowly(batch: Batch) -> WriteResult:
 def append(batch: Batch) -> WriteResult:
     """The events' numbers, in the table."""
     return batch.write_delta(numbers(batch.events))
+
+
+def maintain(batch: Batch) -> WriteResult:
+    """As `append`; its maintenance fails after batch 1, and does not end after batch 2."""
+    return replace(append(batch), maintenance=partial(maintain_after, batch))
+
+
+def maintain_after(batch: Batch) -> None:
+    """The maintenance of `maintain`."""
+    if batch.manifest.number == 1:
+        raise ValueError("another program compacts this table")
+    print("MAINTAINS", flush=True)
+    batch.events.limit(1).foreach(lambda _: time.sleep(600))
 
 
 def kill_at_two(batch: Batch) -> WriteResult:

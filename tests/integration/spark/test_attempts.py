@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from eventconsumer_processor.batch.log import BatchLog, BatchState
 from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
 from tests.integration.spark.conftest import Driver, Launch
 from tests.integration.spark.drained import MOVED, PREFIX, START, DrainedBatch
+from tests.integration.spark.drivers import until
 from tests.integration.spark.test_resident import table
 from tests.support.azurite import AzuriteProcess
 from tests.support.waiting import HANG_SECONDS
@@ -38,17 +38,6 @@ Result = Callable[[BatchJob], list[dict[str, Any]]]
 def committed(drained: DrainedBatch, number: int = 1, prefix: str = PREFIX) -> BatchCommit:
     blob = drained.container.get_blob_client(commit_name(prefix, number))
     return BatchCommit.model_validate_json(blob.download_blob().readall())
-
-
-def until(process: subprocess.Popen[str], word: str) -> str:
-    """Read a driver's output until it says `word`."""
-    assert process.stdout
-    said: list[str] = []
-    for line in process.stdout:
-        said.append(line)
-        if line.startswith(word):
-            return "".join(said)
-    raise AssertionError(f"the driver ended before it said {word}: {''.join(said)}")
 
 
 def numbers(rows: list[dict[str, Any]]) -> list[tuple[str, int]]:

@@ -1,9 +1,11 @@
 """The shipped program on a real session and real storage: each output format, repeated, with bodies that do not fit."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 from azure.storage.blob import BlobServiceClient
+from py4j.protocol import Py4JJavaError
 
 from eventconsumer_api.spark import Output, OutputFormat
 from eventconsumer_spark import WriteResult
@@ -82,7 +84,7 @@ def test_parquet_is_a_folder_a_batch_and_a_retry_replaces_it_with_its_quarantine
 
 
 def test_small_files_are_compacted_when_there_are_enough_and_rows_stay(
-    consumer: Consumer, service: BlobServiceClient, caplog: pytest.LogCaptureFixture
+    consumer: Consumer, service: BlobServiceClient
 ) -> None:
     consumer.drained.slot("0", 0, 70)
     job = consumer.job(1)
@@ -105,10 +107,35 @@ def test_small_files_are_compacted_when_there_are_enough_and_rows_stay(
     # The append of the batch is still found, behind what came later.
     assert consumer.run(job) == WriteResult(70, 0)
 
-    # A table that cannot be read cannot be compacted. That is said, and fails nothing.
+    # The program leaves the compaction for after the commit of every fourth batch.
+    rows.repartition(32).write.format("delta").mode("append").save(table)
+    written = []
+    for number in (2, 3, 4):
+        consumer.drained.slot("0", 100 * number, 5)
+        written.append(consumer.run(consumer.job(number)).maintenance)
+    before, many = consumer.table(job), files()
+    assert written[:2] == [None, None]
+    assert written[2] is not None
+    written[2]()
+    assert (files(), many > 32) == (1, True)
+    assert consumer.table(job) == before
+
+    # Two drivers at once: Delta refuses what it could only do twice, and no row is lost or doubled.
+    rows.repartition(32).write.format("delta").mode("append").save(table)
+    before = consumer.table(job)
+    with ThreadPoolExecutor(2) as pool:
+        sessions = [consumer.spark, consumer.spark.newSession()]
+        attempts = [pool.submit(compact, session, table, target) for session in sessions]
+        errors = [error for attempt in attempts if (error := attempt.exception())]
+    assert len(errors) < 2
+    assert all("DELTA_CONCURRENT_DELETE" in str(error) for error in errors)
+    assert files() < 32
+    assert consumer.table(job) == before
+
+    # A table that cannot be read cannot be compacted.
     rows.repartition(8).write.format("delta").mode("append").save(table)
     container = service.get_container_client(f"{consumer.drained.container.container_name}-out")
     for name in [blob.name for blob in container.list_blobs() if blob.name.endswith(".parquet")]:
         container.delete_blob(name)
-    assert compact(consumer.spark, table, target) == 0
-    assert f"{table} was not compacted" in caplog.text
+    with pytest.raises(Py4JJavaError, match="FAILED_READ_FILE"):
+        compact(consumer.spark, table, target)

@@ -2,16 +2,20 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from azure.storage.blob import ContainerClient
 from deltalake import DeltaTable
 
 from eventconsumer_api.batch import BatchCommit, BatchJob, KeepAlive, attempt_name, commit_name
 from tests.integration.spark.conftest import Driver, Launch
 from tests.integration.spark.drained import PREFIX, DrainedBatch
-from tests.integration.spark.drivers import ROOT
+from tests.integration.spark.drivers import ROOT, until
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
+from tests.support.faultactions import Down, Fail
+from tests.support.faultproxy import Action, FaultProxy, Match
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 PROGRAMS, SHIPPED = Path(__file__).with_name("programs.py"), ROOT / "spark/src/eventconsumer_spark/job.py"
@@ -47,6 +51,16 @@ def numbers(*batches: int) -> list[int]:
     return [1000 * batch + number for batch in batches for number in range(10)]
 
 
+@pytest.fixture
+def proxy(azurite: AzuriteProcess, drained: DrainedBatch) -> Iterator[FaultProxy]:
+    """Between drivers and storage, except for Spark's own requests."""
+    made = FaultProxy(azurite.port, azurite.connection_string)
+    made.start()
+    Path(drained.secret_file).write_text(made.connection_string)
+    yield made
+    made.close()
+
+
 def test_one_driver_commits_batch_after_batch_until_it_is_told_to_end(
     drained: DrainedBatch, launch: Launch, azurite: AzuriteProcess
 ) -> None:
@@ -63,9 +77,68 @@ def test_one_driver_commits_batch_after_batch_until_it_is_told_to_end(
     wait_until(lambda: released(drained.container, 3), "the driver waits for batch 4")
     os.killpg(driver.pid, signal.SIGTERM)
     output, _ = driver.communicate(timeout=HANG_SECONDS)
-    assert driver.returncode == 128 + signal.SIGTERM, output
-    assert "ended by SIGTERM between two batches" in output
+    assert driver.returncode == 0, output
+    assert "ended by SIGTERM: no batch is in progress" in output
     assert '"level": "error"' not in output
+
+
+@pytest.mark.parametrize(
+    ("outage", "requests"),
+    [
+        (Fail(403, "AuthorizationFailure"), 3),  # as from the account's firewall
+        pytest.param(Down(), 7, marks=pytest.mark.long),  # the client repeats a request five times
+    ],
+)
+def test_waiting_driver_outlives_errors_of_storage_and_ends_with_its_credential(
+    outage: Action, requests: int, drained: DrainedBatch, launch: Launch, azurite: AzuriteProcess, proxy: FaultProxy
+) -> None:
+    job = freeze(drained, 1)
+    driver = launch(job, SHIPPED)
+    committed(drained, 1)
+    wait_until(lambda: released(drained.container, 1), "the driver waits for batch 2")
+    manifest = Match(path="/_batches/")
+    out = proxy.add(manifest, outage)
+    out.wait()
+    freeze(drained, 2)
+    out.wait(count=requests)
+    assert drained.commit(2) is None
+    out.remove()
+    committed(drained, 2)
+    wait_until(lambda: released(drained.container, 2), "the driver waits for batch 3")
+
+    # The key is rotated: storage refuses the old one, until the Secret has the new one.
+    proxy.add(manifest, Fail(403, "AuthenticationFailed")).wait(count=2)
+    Path(drained.secret_file).write_text(azurite.connection_string)
+    freeze(drained, 3)
+    output, _ = driver.communicate(timeout=HANG_SECONDS)
+    assert driver.returncode == 0, output
+    assert "batch 2 cannot be looked for; trying again (1 failures): cannot look at" in output
+    assert "batch 2 can be looked for again, after" in output
+    assert "batch 3 cannot be looked for; trying again (1 failures): cannot look at" in output
+    assert "the resident driver ends before batch 3: the credential of spec.sink has changed" in output
+    assert '"level": "error"' not in output
+    assert drained.commit(3) is None
+    assert table(job, azurite) == numbers(1, 2)
+
+
+def test_batch_does_not_depend_on_the_maintenance_after_its_commit(
+    drained: DrainedBatch, launch: Launch, azurite: AzuriteProcess
+) -> None:
+    job = freeze(drained, 1)
+    freeze(drained, 2)
+    driver = launch(job, PROGRAMS, env={"WAY": "maintain"})
+    said = until(driver, "MAINTAINS")
+    assert "batch 1 is committed, but its output" in said
+    assert "was not maintained: ValueError: another program compacts this table: a later batch tries again" in said
+    assert drained.commit(2) is not None
+    assert released(drained.container, 2)
+    os.killpg(driver.pid, signal.SIGTERM)
+    output, _ = driver.communicate(timeout=HANG_SECONDS)
+    assert driver.returncode == 0, output
+    assert "ended by SIGTERM: no batch is in progress" in output
+    assert "was not maintained" not in output
+    assert '"level": "error"' not in output
+    assert table(job, azurite) == numbers(1, 2)
 
 
 def test_batch_finds_nothing_of_the_one_before_and_its_failure_ends_the_driver(

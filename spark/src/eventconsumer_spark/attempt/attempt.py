@@ -126,6 +126,7 @@ class Attempt:
         if not self.parallel:
             record = record.after(self.previous)
         committed = commit(self.site.store, self.site.commits, self.claim, record, parallel=self.parallel)
+        self.ending.committed(self.job)
         if committed.ours:
             log.info(
                 "batch %d: committed %d rows in %s after %.1f s",
@@ -145,7 +146,7 @@ class Attempt:
 
     def end(self) -> None:
         """Allow the next attempt to begin at once. Call it only when this attempt no longer writes."""
-        self.ending.hold(None)
+        self.ending.let_go()
         try:
             self.claim.release()
         except StorageError as error:
@@ -161,7 +162,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     began = time.monotonic()
     store, number = site.store, job.number
     if earlier := find_commit(store, site.commits, number):
-        return _nothing_to_do(earlier, ending)
+        return _nothing_to_do(job, earlier, ending)
     manifest = load_manifest(store, job)
     if manifest.parallel != job.parallel and not job.replay:
         raise ManifestError(
@@ -175,7 +176,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     taken = take(store, attempt_name(site.commits, number), new_claim(job), ending.lost)
     if isinstance(taken, Decided):
         standing = taken.record if job.parallel else publish(store, site.commits, number, taken.content)
-        return _nothing_to_do(standing, ending)
+        return _nothing_to_do(job, standing, ending)
     ending.hold(taken)
     taken.keeper.start()
     attempt = Attempt(job, site, manifest, previous, taken, ending, began)
@@ -183,7 +184,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
         # Checked again: a commit is older than the claim only if a user deleted a claim.
         if earlier := find_commit(store, site.commits, number):
             attempt.end()
-            return _nothing_to_do(earlier, ending)
+            return _nothing_to_do(job, earlier, ending)
         site.ensure_output()
         site.claim_output(job)
     except BaseException:
@@ -200,8 +201,8 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     return attempt
 
 
-def _nothing_to_do(earlier: BatchCommit, ending: Ending) -> BatchCommit:
-    ending.hold(None)
+def _nothing_to_do(job: BatchJob, earlier: BatchCommit, ending: Ending) -> BatchCommit:
+    ending.committed(job)
     log.info(
         "batch %d was committed by %s at %s: no work left", earlier.number, earlier.application, earlier.committed_at
     )

@@ -3,7 +3,8 @@
 A driver that lost its claim, or is terminated (SIGTERM: suspended, deleted, timed out, node drained), must stop writing
 before another attempt starts. So the JVM is halted, not shut down: its tasks end at once, and executors that lose their
 driver exit by themselves. On SIGTERM the claim's lease is broken first, to end a few seconds later: the next attempt
-need not wait until it expires, and still begins after this one.
+need not wait until it expires, and still begins after this one. A driver without a batch in progress (it waits for the
+next one, or maintains its output) has nothing to lose, and ends with code 0.
 """
 
 import logging
@@ -18,6 +19,7 @@ from typing import NoReturn
 
 from pyspark import SparkContext
 
+from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.terminal import clean
 from eventconsumer_spark.attempt.claim import Claim
@@ -40,12 +42,20 @@ class Ending:
 
     def __init__(self) -> None:
         self._claim: Claim | None = None
-        self._idle = False
+        self._done = False
         self._begun = threading.Lock()
 
-    def hold(self, claim: Claim | None) -> None:
-        """The claim to break on SIGTERM; None: it is released, and there is no batch in progress."""
-        self._claim, self._idle = claim, claim is None
+    def hold(self, claim: Claim) -> None:
+        """A batch is in progress: its claim is broken on SIGTERM."""
+        self._claim, self._done = claim, False
+
+    def committed(self, job: BatchJob) -> None:
+        """The batch of `job` is committed. SIGTERM then ends with code 0, unless batches of a replay are left."""
+        self._claim, self._done = None, job.replay is None or job.number == job.replay.last
+
+    def let_go(self) -> None:
+        """The claim is released."""
+        self._claim = None
 
     def install(self) -> None:
         """Handle SIGTERM, unless the program has its own handler, or calls this outside the main thread."""
@@ -61,16 +71,16 @@ class Ending:
         _halt(1)
 
     def terminated(self) -> None:
-        """End because of SIGTERM; between two batches, without a message of failure."""
+        """End because of SIGTERM; if all batches so far are committed, without a message of failure."""
         claim = self._claim
-        if self._idle:
+        if self._done:
             self._begun.acquire()
-            log.info("ended by SIGTERM between two batches")
-            _halt(TERMINATED)
+            log.info("ended by SIGTERM: no batch is in progress")
+            _halt(0)
         what = (
             f"batch {claim.record.number} is not committed: another attempt will process it"
             if claim
-            else "no batch was claimed"
+            else "no batch is claimed"
         )
         self._begin(f"ended by SIGTERM; {what}")
         if claim:
@@ -80,9 +90,14 @@ class Ending:
     def give_up(self, message: str) -> NoReturn:
         """Exit with code 1; wait instead if the process is already ending for another reason."""
         if not self._begun.acquire(blocking=False):
-            time.sleep(_STORAGE_SECONDS + _HALT_SECONDS + 1)
+            self.join()
         termination_message(message)
         sys.exit(1)
+
+    def join(self) -> None:
+        """Wait for the end of this process if it has begun: an error may be a consequence of the halted JVM."""
+        if self._begun.locked():
+            time.sleep(_STORAGE_SECONDS + _HALT_SECONDS + 1)
 
     def _begin(self, message: str) -> None:
         # A second caller waits for the first, which never returns.

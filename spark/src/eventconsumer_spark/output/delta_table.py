@@ -175,7 +175,8 @@ def create(spark: SparkSession, table: str, schema: StructType, partition_by: Se
 def compact(spark: SparkSession, table: str, target: int, partition_column: str = "") -> int:
     """Compact small files if it is worthwhile; the table's rows do not change.
 
-    A failure is logged and not raised: the batch is in the table, and a later one tries again.
+    It may run beside other writers: appends do not conflict with it, and Delta refuses it if another transaction has
+    removed one of its files (Delta's documentation, page "Concurrency control").
 
     Args:
         spark: The session.
@@ -185,20 +186,18 @@ def compact(spark: SparkSession, table: str, target: int, partition_column: str 
 
     Returns:
         Number of compacted partitions; an unpartitioned table counts as one.
+
+    Raises:
+        Exception: Any error of Spark or Delta; partitions that were compacted before stay compacted.
     """
-    done = 0
     settings = {f"{_OPTIMIZE}.maxFileSize": str(target), f"{_OPTIMIZE}.minFileSize": str(int(target * SMALL))}
-    try:
-        for partition in worth_compacting(_small_files(spark, table, target, partition_column), target):
-            where = f" WHERE {partition_column} = '{partition}'" if partition_column else ""
-            with _set(spark, settings):
-                result = spark.sql(f"OPTIMIZE delta.`{table}`{where}").first()["metrics"]
-            log.info("%s%s: compacted %d files to %d", table, where, result.numFilesRemoved, result.numFilesAdded)
-            done += 1
-    # Any error: the batch does not depend on the compaction.
-    except Exception as error:
-        log.warning("%s was not compacted; a later batch tries again: %s", table, _first_line(error))
-    return done
+    partitions = worth_compacting(_small_files(spark, table, target, partition_column), target)
+    for partition in partitions:
+        where = f" WHERE {partition_column} = '{partition}'" if partition_column else ""
+        with _set(spark, settings):
+            result = spark.sql(f"OPTIMIZE delta.`{table}`{where}").first()["metrics"]
+        log.info("%s%s: compacted %d files to %d", table, where, result.numFilesRemoved, result.numFilesAdded)
+    return len(partitions)
 
 
 def version_of(spark: SparkSession, table: str) -> int:

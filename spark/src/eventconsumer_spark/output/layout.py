@@ -7,8 +7,12 @@ files would use one task; a table that grows by a batch every few minutes would 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-SMALL = 0.75
-"""Files below this share of the target are small."""
+SMALL = 0.5
+"""Files below this share of the target are small.
+
+Two of them always fit into one file. Delta packs small files in order of size into files of at most the target
+(`OptimizeExecutor.groupFilesIntoBins`), so a compaction leaves at most one small file, and rewrites few bytes again.
+"""
 ENOUGH_FILES = 32
 """This number of small files is compacted, whatever their size."""
 ENOUGH_FULL = 8

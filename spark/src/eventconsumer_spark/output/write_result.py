@@ -1,6 +1,7 @@
 """The result of a program, which becomes part of the batch's commit."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -13,6 +14,8 @@ class WriteResult:
         quarantined_rows: Events that were excluded because their body does not match `spark.output.body`.
         rows_path: Folder of those events; empty if there are none.
         message: Cause for the first of them.
+        maintenance: Work on the output that no batch depends on, such as a compaction; called after the commit. Its
+            failure is logged only.
     """
 
     rows: int
@@ -20,6 +23,7 @@ class WriteResult:
     quarantined_rows: int = 0
     rows_path: str = ""
     message: str = ""
+    maintenance: Callable[[], object] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse a result without a number of rows, before it is committed.

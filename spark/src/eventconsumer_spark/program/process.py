@@ -1,19 +1,21 @@
 """A job from start to end: its batch, or its batches one after the other, each processed and committed.
 
-A replay and a resident driver have several. Between two of them the session is reset.
+A replay and a resident driver have several. After each the output is maintained, which may take long and may fail, and
+the session is reset.
 
-Invariant: a claim is released only when this driver no longer writes: after the commit, or after Spark has stopped.
+Invariant: a claim is released only when this driver no longer writes for its batch: after the commit, or after Spark
+has stopped.
 """
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from pyspark.sql import SparkSession
 
 from eventconsumer_api.batch import BatchCommit, BatchJob, ReplayOf
 from eventconsumer_spark.attempt.attempt import Attempt, begin
-from eventconsumer_spark.attempt.causes import lies_in_data
+from eventconsumer_spark.attempt.causes import lies_in_data, root_cause
 from eventconsumer_spark.attempt.commit import find_commit
 from eventconsumer_spark.attempt.shutdown import Ending
 from eventconsumer_spark.attempt.trials import Trials
@@ -50,13 +52,16 @@ def process(
                     if spark is None:
                         spark = start_session(job.application, site.hadoop)
                         settings = spark.conf.getAll
-                    standing = run(attempt, spark, program)
+                    standing, maintenance = run(attempt, spark, program)
                 except BaseException:
                     if spark:
                         spark.stop()
                     raise
                 finally:
                     attempt.end()
+                if maintenance:
+                    maintain(standing, maintenance, ending)
+                del maintenance  # may refer to data of the batch
                 if one.keep_alive or one.replay:
                     reset(spark, settings)
         finally:
@@ -83,8 +88,11 @@ def jobs_of(job: BatchJob, site: Site) -> Iterator[BatchJob]:
         yield _replayed(job, number, site)
 
 
-def run(attempt: Attempt, spark: SparkSession, program: Program) -> BatchCommit:
+def run(attempt: Attempt, spark: SparkSession, program: Program) -> tuple[BatchCommit, Callable[[], object] | None]:
     """Process and commit a claimed batch; if it fails because of files, and the job permits it, without these files.
+
+    Returns:
+        The valid commit, and the maintenance of the output that follows; None: there is none.
 
     Raises:
         Exception: Any error of the program or of Spark.
@@ -96,7 +104,25 @@ def run(attempt: Attempt, spark: SparkSession, program: Program) -> BatchCommit:
             raise
         attempt.leave_out(Trials(attempt, spark, program).left_out(error))
         rows, written = _run_once(attempt.batch(spark), program)
-    return attempt.commit(written, rows).record
+    return attempt.commit(written, rows).record, written.maintenance
+
+
+def maintain(commit: BatchCommit, maintenance: Callable[[], object], ending: Ending) -> None:
+    """Maintain the output after a commit. An error is logged: no batch depends on the maintenance.
+
+    It is done at once, also if the next batch waits: a driver that always has one would never do it.
+    """
+    try:
+        maintenance()
+    except Exception as error:
+        ending.join()
+        log.warning(
+            "batch %d is committed, but its output %s was not maintained: %s: a later batch tries again; if that fails "
+            "as well, remove the cause, or compact the table by another program",
+            commit.number,
+            commit.output,
+            root_cause(error),
+        )
 
 
 def _run_once(batch: Batch, program: Program) -> tuple[int, WriteResult]:

@@ -21,7 +21,8 @@ log = logging.getLogger("eventconsumer.spark")
 def run_batch(program: Program) -> None:
     """Process the batch that the environment describes, or in a replay the batches.
 
-    Exit code: 0 all batches are committed, by any attempt; 1 not committed; 143 terminated (SIGTERM).
+    Exit code: 0 all batches that it began are committed, by any attempt; 1 not committed; 143 terminated (SIGTERM) in a
+    batch or in a replay.
     """
     set_up_log()
     ending = Ending()
@@ -33,6 +34,7 @@ def run_batch(program: Program) -> None:
     except SparkJobError as error:
         ending.give_up(f"{type(error).__name__}: {error}")
     except Exception as error:
+        ending.join()
         # Text of a library, which may contain a signed URL.
         log.error("%s", redact(traceback.format_exc()))
         ending.give_up(root_cause(error))

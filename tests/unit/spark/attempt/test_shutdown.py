@@ -1,10 +1,32 @@
-"""The termination message of a driver, which `kubectl describe` prints."""
+"""The end of a driver: its exit code after SIGTERM, and its termination message, which `kubectl describe` prints."""
 
 from pathlib import Path
 
 import pytest
 
+from eventconsumer_api.batch import BatchJob, ReplayOf
 from eventconsumer_spark.attempt import shutdown
+from tests.unit.spark.test_batch import JOB
+
+
+def of_replay(last: int) -> BatchJob:
+    """Batch 3 of a replay."""
+    return JOB.model_copy(update={"replay": ReplayOf(nonce="again", first=1, last=last)})
+
+
+@pytest.mark.parametrize(
+    ("job", "code"),
+    [(None, 143), (JOB, 0), (of_replay(last=3), 0), (of_replay(last=4), 143)],
+    ids=["before the first batch", "after a commit", "after a replay", "within a replay"],
+)
+def test_sigterm_without_a_batch_in_progress(job: BatchJob | None, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutdown, "_halt", lambda code: pytest.exit(f"code {code}"))
+    ending = shutdown.Ending()
+    if job:
+        ending.committed(job)
+        ending.let_go()
+    with pytest.raises(pytest.exit.Exception, match=f"^code {code}$"):
+        ending.terminated()
 
 
 def test_a_termination_message_controls_no_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from eventconsumer_spark.output.layout import (
     ENOUGH_FILES,
     ENOUGH_FULL,
     LEAST_SHARE,
+    SMALL,
     SmallFiles,
     output_files,
     worth_compacting,
@@ -53,10 +54,10 @@ def test_no_table_grows_for_long_without_a_look_at_its_files() -> None:
     assert 10 <= len(looks) <= 50
 
 
-SMALL = st.builds(SmallFiles, st.text(max_size=5), st.integers(1, 100), st.integers(1, 1 << 32))
+FOUND = st.builds(SmallFiles, st.text(max_size=5), st.integers(1, 100), st.integers(1, 1 << 32))
 
 
-@given(st.lists(SMALL, max_size=20, unique_by=lambda found: found.partition), TARGETS)
+@given(st.lists(FOUND, max_size=20, unique_by=lambda found: found.partition), TARGETS)
 def test_a_partition_is_compacted_once_and_only_where_it_pays(small: list[SmallFiles], target: int) -> None:
     due = worth_compacting(small, target)
     assert len(due) == len(set(due))
@@ -65,6 +66,39 @@ def test_a_partition_is_compacted_once_and_only_where_it_pays(small: list[SmallF
         assert (found.partition in due) == (many or full)
     counts = {found.partition: found.files for found in small}
     assert [counts[partition] for partition in due] == sorted((counts[partition] for partition in due), reverse=True)
+
+
+def optimized(sizes: list[int], target: int) -> tuple[list[int], int]:
+    """A partition's files after OPTIMIZE, which packs small files in order of size, and the bytes that it rewrites."""
+    small, bins = sorted(size for size in sizes if size < int(target * SMALL)), [[0]]
+    for size in small:
+        if sum(bins[-1]) + size > target:
+            bins.append([])
+        bins[-1].append(size)
+    written = [sum(packed) for packed in bins if len(packed) > 1]
+    return [size for size in sizes if size not in small] + list(map(sum, bins)), sum(written)
+
+
+@given(st.lists(st.integers(1, 1 << 27), min_size=2, max_size=100))
+def test_a_compaction_leaves_at_most_one_small_file(sizes: list[int]) -> None:
+    after, _ = optimized(sizes, 128 * MIB)
+    assert sum(after) == sum(sizes)
+    assert sum(size < int(128 * MIB * SMALL) for size in after) <= 1
+
+
+@pytest.mark.parametrize("each", [MIB // 2, 2 * MIB, 9 * MIB, 40 * MIB, 63 * MIB])
+def test_compactions_do_not_rewrite_a_growing_table_again_and_again(each: int) -> None:
+    sizes: list[int] = []
+    rewritten, target = 0, 128 * MIB
+    for number in range(1, 1001):
+        sizes.append(each)
+        small = [size for size in sizes if size < int(target * SMALL)]
+        if worth_looking(number) and worth_compacting([SmallFiles("", len(small), sum(small))], target):
+            sizes, written = optimized(sizes, target)
+            rewritten += written
+    assert sum(sizes) == 1000 * each
+    assert len(sizes) <= 2 * 1000 * each // target + 2 * ENOUGH_FILES
+    assert rewritten <= 3 * 1000 * each
 
 
 def file(path: str, partition: str = "7", size: int = 1000, count: int = 10) -> BatchFile:
