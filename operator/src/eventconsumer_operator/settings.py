@@ -27,12 +27,13 @@ class Settings:
         spark_image_prefixes: Allowed prefixes of spec.spark.application.image; empty: no images of users.
         secret_name_prefixes: Allowed prefixes of the names of Secrets; empty: all names.
         reserved_secrets: Names of Secrets of the operator's own installation, which no spec may name.
-        pod_metadata_prefixes: Allowed keys of spec.pods.labels and .annotations: all keys of a domain for a prefix that
+        pod_metadata_prefixes: Allowed keys of labels and annotations of pods: all keys of a domain for a prefix that
             ends with a slash, else exactly that key; empty: none.
-        node_label_prefixes: Allowed labels of nodes in spec.pods.nodeSelector and .affinity, in the same form; empty:
+        node_label_prefixes: Allowed labels of nodes in nodeSelector and affinity of pods, in the same form; empty:
             none.
-        taint_prefixes: Allowed keys of spec.pods.tolerations, in the same form; empty: none.
-        priority_classes: Allowed values of spec.pods.priorityClassName; empty: none.
+        taint_prefixes: Allowed keys of tolerations of pods, in the same form; empty: none.
+        priority_classes: Allowed values of priorityClassName of pods; empty: none.
+        storage_classes: Allowed values of spec.spark.driver.scratch.storageClassName, and of executors; empty: none.
         hub_suffixes: Allowed suffixes of namespaces of Event Hubs: a host is <namespace>.<suffix>.
         storage_suffixes: Allowed suffixes of storage accounts: a host is <account>.blob.<suffix>, or has dfs for blob.
         proxy_suffixes: Allowed domains of spec.proxy.url; empty: none.
@@ -62,6 +63,7 @@ class Settings:
     node_label_prefixes: tuple[str, ...] = ()
     taint_prefixes: tuple[str, ...] = ()
     priority_classes: tuple[str, ...] = ()
+    storage_classes: tuple[str, ...] = ()
     hub_suffixes: tuple[str, ...] = AZURE_HUB_SUFFIXES
     storage_suffixes: tuple[str, ...] = AZURE_STORAGE_SUFFIXES
     proxy_suffixes: tuple[str, ...] = ()
@@ -166,6 +168,7 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         node_label_prefixes=tuple(given.node_label_prefix),
         taint_prefixes=tuple(given.taint_prefix),
         priority_classes=tuple(given.priority_class),
+        storage_classes=tuple(given.storage_class),
         hub_suffixes=tuple(given.hub_suffix) or AZURE_HUB_SUFFIXES,
         storage_suffixes=tuple(given.storage_suffix) or AZURE_STORAGE_SUFFIXES,
         proxy_suffixes=tuple(given.proxy_suffix),
@@ -203,25 +206,31 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=_metadata_prefix,
-        help="allowed key of spec.pods.labels and .annotations, or domain/ for all its keys; may be repeated",
+        help="allowed key of labels and annotations of pods, or domain/ for all its keys; may be repeated",
     )
     parser.add_argument(
         "--node-label-prefix",
         action="append",
         default=[],
-        help="allowed label in spec.pods.nodeSelector and .affinity, or domain/ for all its keys; may be repeated",
+        help="allowed label in nodeSelector and affinity of pods, or domain/ for all its keys; may be repeated",
     )
     parser.add_argument(
         "--taint-prefix",
         action="append",
         default=[],
-        help="allowed key of spec.pods.tolerations, or domain/ for all its keys; may be repeated",
+        help="allowed key of tolerations of pods, or domain/ for all its keys; may be repeated",
     )
     parser.add_argument(
         "--priority-class",
         action="append",
         default=[],
-        help="allowed value of spec.pods.priorityClassName; may be repeated",
+        help="allowed value of priorityClassName of pods; may be repeated",
+    )
+    parser.add_argument(
+        "--storage-class",
+        action="append",
+        default=[],
+        help="allowed value of storageClassName of spec.spark.driver.scratch and .executor.scratch; may be repeated",
     )
     parser.add_argument(
         "--hub-suffix",

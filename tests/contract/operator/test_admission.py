@@ -20,7 +20,7 @@ from eventconsumer_operator.settings import Settings, parse_settings
 from tests.contract.operator.conftest import Cluster, rendered_chart
 from tests.support.fakes.kubernetes import event_consumer
 from tests.support.waiting import HANG_SECONDS
-from tests.unit.operator.resource.test_plan_pods import PLACEMENTS
+from tests.unit.operator.resource.test_plan_pods import PATHS, PLACEMENTS, with_pods
 from tests.unit.operator.worlds import SPEC, observed, spec_with
 
 SERVED = "admission"
@@ -36,6 +36,7 @@ VALUES = ",".join(
         "nodeLabelPrefixes={shop.example/,pool}",
         "taintPrefixes={shop.example/,drain}",
         "priorityClasses={drain}",
+        "storageClasses={fast}",
         "proxySuffixes={proxy.example}",
     )
 )
@@ -104,6 +105,16 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "terms about pods by host": terms("pod", "kubernetes.io/hostname"),
     "terms about pods by zone": terms("pod", "topology.kubernetes.io/zone"),
     "terms about pods by an allowed label": terms("pod", "pool"),
+    **{
+        f"a place of {path}": with_pods(
+            path, {"nodeSelector": {"pool": "a"}, "tolerations": [{"key": "drain", "operator": "Exists"}]}
+        )
+        for path in PATHS
+    },
+    "a storage class": with_pods("spec.spark.executor", {"scratch": {"size": "1Gi", "storageClassName": "fast"}}),
+    "a place of Spark that is not used": spec_with(
+        "spark.enabled", False, with_pods("spec.spark.driver", {"nodeSelector": {"other": "a"}})
+    ),
     "a hub": spec_with("eventHub.fullyQualifiedNamespace", "Shop.ServiceBus.windows.net"),
     "a URL": spec_with("sink.storageAccountUrl", "https://shop.blob.core.windows.net/"),
     "a secondary endpoint": spec_with("sink.storageAccountUrl", "https://shop-secondary.blob.core.windows.net"),
@@ -147,7 +158,28 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "a priority class": ("spec.pods.priorityClassName", pods(priorityClassName="system-node-critical")),
     "every taint": ("spec.pods.tolerations", pods(tolerations=[{"operator": "Exists"}])),
-    **{f"a place: {field}": (field, {**SPEC, "pods": placement}) for field, placement in PLACEMENTS.items()},
+    **{
+        f"a place: {path}.{field}": (f"{path}.{field}", with_pods(path, placement))
+        for path in PATHS
+        for field, placement in PLACEMENTS.items()
+    },
+    **{
+        f"{field} of {path}": (f"{path}.{field}", with_pods(path, {field: value}))
+        for path in PATHS[1:]
+        for field, value in {
+            "labels": {"teams": "a"},
+            "annotations": {"prometheus.io/scrape": "true"},
+            "priorityClassName": "system-node-critical",
+            "tolerations": [{"operator": "Exists"}],
+        }.items()
+    },
+    **{
+        f"a storage class of {path}": (
+            f"{path}.scratch.storageClassName",
+            with_pods(path, {"scratch": {"size": "1Gi", "storageClassName": "slow"}}),
+        )
+        for path in PATHS[1:]
+    },
     "a second condition on nodes": (f"spec.pods.affinity.nodeAffinity.{REQUIRED}", terms("node", "kubernetes.io/os")),
     "a topology": (f"spec.pods.affinity.podAffinity.{REQUIRED}", terms("pod", "kubernetes.io/os")),
     "a hub elsewhere": (HUB, spec_with("eventHub.fullyQualifiedNamespace", "evil.example")),

@@ -13,6 +13,8 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.names import child_labels
+from eventconsumer_operator.resource.quantities import amount
+from eventconsumer_operator.spark.pods import SCRATCH_FOLDER, SCRATCH_VOLUME
 from tests.unit.operator.specs import specs
 from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, UID, batch, fleet, observed, report
 
@@ -24,12 +26,18 @@ ADMINISTRATOR = replace(
     node_label_prefixes=("shop.example/", "pool"),
     taint_prefixes=("shop.example/", "pool"),
     priority_classes=("drain",),
+    storage_classes=("fast",),
     allow_insecure_endpoints=True,  # else few of the generated hosts get as far as a plan
     network_policies=True,
     operator_namespace="operators",
 )
 KEYS = st.sampled_from(["shop.example/a", "shop.example/b", "team", "team", "app.kubernetes.io/name", "other"])
 PLACES = st.sampled_from([*["shop.example/pool", "pool"] * 4, "node-role.kubernetes.io/control-plane"])
+NEAR = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]}]
+    }
+}
 NAMES = st.from_regex(r"[-._a-zA-Z0-9]{1,20}", fullmatch=True)
 SIGN_IN = st.one_of(  # exactly one, as a rule of the CRD says; few generated ones would be
     st.builds(lambda name, key: {"connectionStringSecretRef": {"name": name, "key": key}}, NAMES, NAMES),
@@ -51,20 +59,36 @@ ANY = specs(
         "spec.processing.image": st.sampled_from(["registry.example/shop/orders:1", "evil.example/x", "host:1"]),
         "spec.spark.application.image": st.sampled_from(["registry.example/spark/mine:1", "evil.example/x", "spark:1"]),
         "spec.spark.application.conf{}": CONF_NAMES,
-        "spec.pods.priorityClassName": st.sampled_from(["drain", "drain", "system-node-critical"]),
-        "spec.pods.nodeSelector{}": PLACES,
-        "spec.pods.tolerations[].key": PLACES,
+        **{
+            f"{path}.{field}": values
+            for path in ("spec.pods", "spec.spark.driver", "spec.spark.executor")
+            for field, values in {
+                "priorityClassName": st.sampled_from(["drain", "drain", "system-node-critical"]),
+                "nodeSelector{}": PLACES,
+                "tolerations[].key": PLACES,
+                "labels{}": KEYS,
+                "annotations{}": KEYS,
+            }.items()
+        },
+        **{
+            f"spec.spark.{role}.{field}": values
+            for role in ("driver", "executor")
+            for field, values in {
+                "affinity": st.sampled_from([{}, {"nodeAffinity": NEAR}]),  # few generated ones are allowed
+                "scratch.size": st.sampled_from(["1Gi", "100Gi"]),
+                "scratch.storageClassName": st.sampled_from(["fast", "fast", "other"]),
+            }.items()
+        },
         "spec.processing.bufferBytes": st.integers(2**24, 2**28),
         "spec.pods.resources.requests.*": st.sampled_from(["100m", "1", "64Mi"]),
         "spec.pods.resources.limits.*": st.sampled_from(["2Gi", 10**9]),
-        "spec.pods.labels{}": KEYS,
-        "spec.pods.annotations{}": KEYS,
         "spec.pods.resources.requests{}": st.sampled_from(["cpu", "memory", "ephemeral-storage"]),
         "spec.pods.resources.limits{}": st.sampled_from(["cpu", "memory", "ephemeral-storage"]),
     }
 )
 KINDS = {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy", "Job"}
 SPARK_COMPONENTS = {labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY}
+OWN_ANNOTATIONS = {labels.ANNOTATION_CONFIG_HASH, labels.ANNOTATION_EXECUTOR}
 ACCOUNTS = dict.fromkeys(SPARK_COMPONENTS, labels.SPARK_SERVICE_ACCOUNT)
 POD_FIELDS = {
     "serviceAccountName", "automountServiceAccountToken", "enableServiceLinks", "terminationGracePeriodSeconds",
@@ -104,7 +128,7 @@ def check_object(manifest: Manifest) -> None:
     assert child_labels(KEY, component).items() <= metadata["labels"].items()
 
 
-def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
+def check_pod(template: Manifest, spec: dict[str, Any], *, executor: bool = False) -> None:
     own = template["metadata"]["labels"]
     component = own[labels.LABEL_COMPONENT]
     assert child_labels(KEY, component).items() <= own.items()
@@ -112,8 +136,14 @@ def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
     pod = template["spec"]
     assert pod.keys() <= POD_FIELDS
     assert pod["serviceAccountName"] == ACCOUNTS.get(component, labels.HOST_SERVICE_ACCOUNT)
-    creates_executors = component in SPARK_COMPONENTS and "--local" not in pod["containers"][0]["args"]
+    driver = component in SPARK_COMPONENTS and not executor
+    creates_executors = driver and "--local" not in pod["containers"][0]["args"]
     assert pod["automountServiceAccountToken"] is creates_executors
+    annotations = template["metadata"].get("annotations", {})
+    assert all(key == "team" or key.startswith("shop.example/") for key in annotations.keys() - OWN_ANNOTATIONS)
+    assert (labels.ANNOTATION_EXECUTOR in annotations) is creates_executors
+    if creates_executors:
+        check_pod(json.loads(annotations[labels.ANNOTATION_EXECUTOR]), spec, executor=True)
     assert pod["securityContext"] == {
         "runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
         "seccompProfile": {"type": "RuntimeDefault"},
@@ -125,24 +155,25 @@ def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
         check_volume(volume, spec)
     (container,) = pod["containers"]
     limits = container["resources"]["limits"]
-    assert {"memory", "ephemeral-storage"} <= limits.keys()
-    assert {"name": "tmp", "emptyDir": {"sizeLimit": limits["ephemeral-storage"]}} in pod["volumes"]
+    assert "ephemeral-storage" in limits and (executor or "memory" in limits)  # Spark adds that of executors
+    on_node = [volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if "emptyDir" in volume]
+    assert sum(map(amount, on_node)) == amount(limits["ephemeral-storage"])
     assert container.keys() <= CONTAINER_FIELDS
     spark = component in SPARK_COMPONENTS
     allowed = {"spark:1", "registry.example/spark/mine:1"} if spark else {"host:1", "registry.example/shop/orders:1"}
-    assert container["image"] in allowed
+    assert "image" not in container if executor else container["image"] in allowed
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
     }  # fmt: skip
-    for variable in container["env"]:
+    for variable in container.get("env", []):
         assert variable.get("valueFrom", {"fieldRef": ""}).keys() == {"fieldRef"}
-    assert {variable["name"] for variable in container["env"]} <= {
+    assert {variable["name"] for variable in container.get("env", [])} <= {
         "POD_NAME", "POD_UID", "POD_IP", "POD_NAMESPACE", labels.BATCH_JOB_ENV, labels.BATCH_MANIFEST_ENV,
-        labels.CONFIG_ENV, *(("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY") if "proxy" in spec else ()),
+        labels.CONFIG_ENV, "SPARK_LOCAL_DIRS", *(("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY") if "proxy" in spec else ()),
     }  # fmt: skip
     for mount in container["volumeMounts"]:
         assert mount.keys() <= {"name", "mountPath", "readOnly"}  # no subPath: a changed Secret would not be seen
-        assert mount["mountPath"].startswith(("/etc/eventconsumer", "/tmp", labels.SECRETS_DIR))
+        assert mount["mountPath"].startswith(("/etc/eventconsumer", "/tmp", labels.SECRETS_DIR, SCRATCH_FOLDER))
 
 
 def is_place(key: str) -> bool:
@@ -161,8 +192,14 @@ def check_volume(volume: dict[str, Any], spec: dict[str, Any]) -> None:
         (item,) = volume[kind]["items"]
         assert (volume[kind]["secretName"], item["key"]) in secrets_named(spec)
         assert item["path"] == "connection-string"
+    elif kind == "downwardAPI":
+        (item,) = volume[kind]["items"]
+        assert item["fieldRef"] == {"fieldPath": f"metadata.annotations['{labels.ANNOTATION_EXECUTOR}']"}
+    elif kind == "ephemeral":
+        assert volume["name"] == SCRATCH_VOLUME
+        assert volume[kind]["volumeClaimTemplate"]["spec"]["storageClassName"] == "fast"
     else:
-        assert volume["name"] == "tmp" and volume["emptyDir"].keys() == {"sizeLimit"}
+        assert volume["name"] in {"tmp", SCRATCH_VOLUME} and volume["emptyDir"].keys() == {"sizeLimit"}
 
 
 JAVA_OPTION = re.compile(

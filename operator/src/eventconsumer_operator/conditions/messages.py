@@ -259,7 +259,8 @@ def _step(step: Step) -> str:
 def executors(found: Executors) -> str:
     """Executors of the attempt in progress."""
     lost = failure(found.out_of_memory) if found.out_of_memory else ""
-    return joined(f"{found.running} of {found.wanted} executors are running", lost, pods_failing(found.pods))
+    most = f"at most {found.wanted}" if found.scaled else found.wanted
+    return joined(f"{found.running} of {most} executors are running", lost, pods_failing(found.pods))
 
 
 def batch_failing(batch: OpenBatch, failed: FailedAttempts) -> str:

@@ -68,14 +68,14 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
         fleet_key: Public key of the operator for hosts, PEM; empty: hosts get no operator messages.
 
     Raises:
-        SpecError: The spec does not fit the schema, or names an endpoint, a Secret, an image, or a value of spec.pods
-            that the settings forbid, or its buffer does not fit in the memory of a host.
+        SpecError: The spec does not fit the schema, or names an endpoint, a Secret, an image, or a value of pods that
+            the settings forbid, or its buffer does not fit in the memory of a host.
     """
     consumer = observed.consumer
     spec = parse_spec(consumer.spec)
     check_endpoints(spec, settings)
     check_secrets(spec, settings)
-    check_pods(spec.pods, settings)
+    check_pods(spec, settings)
     check_memory(spec)
     config = host_config(consumer, spec, settings)
     image = host_image(spec, settings)

@@ -16,6 +16,7 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import credentials, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
+from eventconsumer_api.scheduling import PodFields
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, Pods
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.keys import Key
@@ -103,7 +104,7 @@ def host_template(
             "containers": [container | ({"args": list(arguments)} if arguments else {}) | dict(probes or {})],
             "volumes": [
                 *([{"name": "config", "configMap": {"name": config_map}}] if config_map else []),
-                scratch(limited),
+                tmp_volume(limited["limits"]["ephemeral-storage"]),
                 *volumes,
             ],
         },
@@ -135,13 +136,18 @@ def scheduling(pods: Pods, spread: Mapping[str, str]) -> dict[str, Any]:
         }
         for topology in _SPREAD_OVER
     ]
+    return placement(pods) | {"topologySpreadConstraints": wishes}
+
+
+def placement(pods: PodFields) -> dict[str, Any]:
+    """The user's fields of scheduling as written."""
     given = {
         "nodeSelector": dict(pods.node_selector),
         "tolerations": [as_written(toleration) for toleration in pods.tolerations],
         "affinity": as_written(pods.affinity) if pods.affinity else {},
         "priorityClassName": pods.priority_class_name,
     }
-    return {name: value for name, value in given.items() if value} | {"topologySpreadConstraints": wishes}
+    return {name: value for name, value in given.items() if value}
 
 
 def as_written(model: BaseModel) -> dict[str, Any]:
@@ -187,9 +193,9 @@ def check_memory(spec: EventConsumerSpec) -> None:
         )
 
 
-def scratch(resources: Mapping[str, Any]) -> dict[str, Any]:
-    """The volume of /tmp, which may hold as much as the container's limit of ephemeral storage."""
-    return {"name": "tmp", "emptyDir": {"sizeLimit": resources["limits"]["ephemeral-storage"]}}
+def tmp_volume(size: str) -> dict[str, Any]:
+    """The volume of /tmp; a larger one than `size` ends the pod."""
+    return {"name": "tmp", "emptyDir": {"sizeLimit": size}}
 
 
 def _canonical(quantities: Mapping[Any, str]) -> dict[str, str]:

@@ -219,12 +219,14 @@ class Executors:
     Attributes:
         running: How many run.
         wanted: spec.spark.executor.instances.
+        scaled: Whether fewer are normal: spec.spark.executor.minInstances is set.
         out_of_memory: An executor that exceeded its memory limit; None: none did.
         pods: Executor pods that do not start.
     """
 
     running: int
     wanted: int
+    scaled: bool = False
     out_of_memory: ExecutorOutOfMemory | None = None
     pods: tuple[PodFailure, ...] = ()
 
@@ -326,6 +328,7 @@ def executors(application: Application, observed: Observed, spark: Spark) -> Exe
     return Executors(
         running=sum(pod.get("status", {}).get("phase") == "Running" for pod in found),
         wanted=spark.executor.instances,
+        scaled=spark.executor.min_instances is not None,
         out_of_memory=ExecutorOutOfMemory(spark.executor.memory) if any(map(out_of_memory, found)) else None,
         pods=pod_failures(pod for pod in found if pod.get("status", {}).get("phase") == "Pending"),
     )

@@ -26,6 +26,7 @@ from eventconsumer_operator.settings import Settings
 from tests.contract.operator.conftest import Cluster
 from tests.support.fakes.kubernetes import event_consumer
 from tests.unit.operator.resource.test_plan_pods import AFFINITY
+from tests.unit.operator.spark.test_plan_spark import executor_of
 from tests.unit.operator.worlds import IDENTITY, SPARK, SPEC, batch, consumer, fleet, observed, report, spec_with
 
 ADMINISTRATOR = Settings(
@@ -36,6 +37,7 @@ ADMINISTRATOR = Settings(
     node_label_prefixes=("shop.example/", "kubernetes.io/", "cores"),
     taint_prefixes=("any", "drain", "slow"),
     priority_classes=("drain",),
+    storage_classes=("fast",),
     network_policies=True,
     operator_namespace="operators",
     metrics_namespaces=("monitoring",),
@@ -57,6 +59,8 @@ FULL: dict[str, Any] = {
     },
     "terminationGracePeriodSeconds": 120,
 }
+
+PLACE = ("nodeSelector", "tolerations", "affinity", "priorityClassName", "labels", "annotations")
 
 
 class Silent:
@@ -197,7 +201,7 @@ def test_quantities_are_written_as_the_api_server_stores_them(cluster: Cluster) 
 
 def templates(spec: dict[str, Any]) -> dict[str, Manifest]:
     """Every kind of pod that the operator makes of a spec, by component."""
-    spec = spec | SPARK | {"replay": {"nonce": "again", "consumerGroup": "replay"}}
+    spec = SPARK | spec | {"replay": {"nonce": "again", "consumerGroup": "replay"}}
     world = observed(spec, reports={"orders-host-0": report(fleet=fleet(batch=batch()))})
     plan = make_plan(world, ADMINISTRATOR)
     found = [each["spec"]["template"] for each in (*plan.applied, *plan.jobs) if "template" in each.get("spec", {})]
@@ -208,6 +212,14 @@ def templates(spec: dict[str, Any]) -> dict[str, Manifest]:
         config_map="orders-host", component=labels.COMPONENT_PROBE, arguments=("probe",),
     )  # fmt: skip
     return {template["metadata"]["labels"][labels.LABEL_COMPONENT]: template for template in [*found, probe]}
+
+
+def of_spark(spec: dict[str, Any]) -> dict[str, Any]:
+    """The spec with all fields of pods in drivers and executors, on the node's disk and on volumes."""
+    place = {name: FULL[name] for name in PLACE}
+    volume = {"size": "100Gi", "storageClassName": "fast"}
+    spark = {"driver": place | {"scratch": {"size": "1.5Gi"}}, "executor": place | {"scratch": volume}}
+    return spec | {"spark": SPARK["spark"] | spark | {"mode": "Executors"}}
 
 
 def admitted(cluster: Cluster, namespace: str, name: str, template: Manifest) -> str:
@@ -237,7 +249,10 @@ def test_every_pod_is_admitted_where_pods_are_restricted(cluster: Cluster, restr
         for part in ("leaseStore", "sink"):
             spec = spec_with(f"{part}.authentication", IDENTITY, spec)
             spec[part]["storageAccountUrl"] = "https://shop.blob.core.windows.net"
-    found = templates(spec)
+    found = templates(of_spark(spec))
+    executor = executor_of({"spec": {"template": found[labels.COMPONENT_SPARK]}})
+    executor["spec"]["containers"][0]["image"] = "spark:1"  # Spark adds it
+    found |= {"executor": executor, "small": templates(spec)[labels.COMPONENT_SPARK]}
     assert found.keys() >= {
         labels.COMPONENT_HOST, labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY, labels.COMPONENT_SPARK,
     }  # fmt: skip

@@ -28,27 +28,53 @@ def pods(**parts: Any) -> dict[str, Any]:
     return spec(pods=parts)
 
 
+def placed(path: str, **parts: Any) -> dict[str, Any]:
+    """GOOD with fields of hosts (pods), spark.driver or spark.executor."""
+    if path == "pods":
+        return pods(**parts)
+    return spec(spark={"output": OUTPUT, path.removeprefix("spark."): parts})
+
+
 def node(*expressions: dict[str, Any]) -> dict[str, Any]:
     terms = {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}
     return pods(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
 
 
-def pod_term(kind: str, selector: dict[str, Any], *, required: bool = True) -> dict[str, Any]:
+def pod_term(kind: str, selector: dict[str, Any], *, required: bool = True, path: str = "pods") -> dict[str, Any]:
     term = {"labelSelector": selector, "topologyKey": "zone"}
     if required:
-        return pods(affinity={kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+        return placed(path, affinity={kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
     wish = {"weight": 1, "podAffinityTerm": term}
-    return pods(affinity={kind: {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}})
+    return placed(path, affinity={kind: {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}})
 
 
-def affinity_keys(kind: str, required: bool) -> tuple[str, dict[str, Any]]:
+def affinity_keys(path: str, kind: str, required: bool) -> tuple[str, dict[str, Any]]:
     place = (
         "requiredDuringSchedulingIgnoredDuringExecution[]"
         if required
         else "preferredDuringSchedulingIgnoredDuringExecution[].podAffinityTerm"
     )
-    message = f"pods.affinity.{kind}.{place}.labelSelector.matchLabels: keys have 1 to 317 characters"
-    return message, pod_term(kind, {"matchLabels": {LONG_KEY: "v"}}, required=required)
+    message = f"{path}.affinity.{kind}.{place}.labelSelector.matchLabels: keys have 1 to 317 characters"
+    return message, pod_term(kind, {"matchLabels": {LONG_KEY: "v"}}, required=required, path=path)
+
+
+def pod_fields(path: str) -> dict[str, dict[str, Any]]:
+    """Rules of the fields that hosts, drivers and executors have."""
+    return {
+        f"{path}.annotations: at most": placed(
+            path, annotations={f"example.com/{number}": "x" * 4096 for number in range(4)}
+        ),
+        f"{path}.labels: keys of": placed(path, labels={"app.kubernetes.io/name": "mine"}),
+        f"{path}.annotations: keys of": placed(path, annotations={"eventconsumer.io/config-hash": "mine"}),
+        f"{path}.nodeSelector: keys have": placed(path, nodeSelector={LONG_KEY: "v"}),
+        f"{path}.labels: keys have": placed(path, labels={LONG_KEY: "v"}),
+        f"{path}.annotations: keys have": placed(path, annotations={LONG_KEY: "v"}),
+        **dict(
+            affinity_keys(path, kind, required)
+            for kind in ("podAffinity", "podAntiAffinity")
+            for required in (True, False)
+        ),
+    }
 
 
 # Beginning of the message -> a resource that breaks the rule.
@@ -105,18 +131,12 @@ BREAKS: dict[str, dict[str, Any]] = {
             "application": {"conf": {f"spark.sql.{number}{'x' * 200}": "x" * 300 for number in range(70)}},
         }
     ),
-    "pods.annotations: at most": pods(annotations={f"example.com/{number}": "x" * 4096 for number in range(4)}),
     "startingPosition.partitions: keys have": spec(startingPosition={"partitions": {"0" * 9: {"type": "Latest"}}}),
-    "pods.labels: keys of": pods(labels={"app.kubernetes.io/name": "mine"}),
-    "pods.annotations: keys of": pods(annotations={"eventconsumer.io/config-hash": "mine"}),
     "pods.resources: a request must not be above": pods(
         resources={"requests": {"cpu": "1500m"}, "limits": {"cpu": 1, "memory": "1Gi"}}
     ),
     "pods.resources.requests: the keys are": pods(resources={"requests": {"nvidia.com/gpu": 1}}),
     "pods.resources.limits: the keys are": pods(resources={"limits": {"hugepages-2Mi": "4Mi"}}),
-    "pods.nodeSelector: keys have": pods(nodeSelector={LONG_KEY: "v"}),
-    "pods.labels: keys have": pods(labels={LONG_KEY: "v"}),
-    "pods.annotations: keys have": pods(annotations={LONG_KEY: "v"}),
     "tolerations: value is for": pods(tolerations=[{"key": "a", "operator": "Exists", "value": "b"}]),
     "tolerations: without key": pods(tolerations=[{"effect": "NoSchedule"}]),
     "tolerations: tolerationSeconds is for": pods(
@@ -127,7 +147,11 @@ BREAKS: dict[str, dict[str, Any]] = {
     "labelSelector: operators Gt and Lt": pod_term(
         "podAffinity", {"matchExpressions": [{"key": "a", "operator": "Lt", "values": ["1"]}]}
     ),
-    **dict(affinity_keys(kind, required) for kind in ("podAffinity", "podAntiAffinity") for required in (True, False)),
+    **pod_fields("pods"),
+    **pod_fields("spark.driver"),
+    **pod_fields("spark.executor"),
+    "scratch.size must be": placed("spark.driver", scratch={"size": 0}),
+    "spark.executor.minInstances must not be above": placed("spark.executor", minInstances=3),
 }  # fmt: skip
 # The other direction of some rules.
 REVERSED = [
@@ -173,6 +197,18 @@ ACCEPTED: dict[str, dict[str, Any]] = {
             "application": {"conf": {"spark.sql.shuffle.partitions": "4"}},
             "output": OUTPUT | {"format": "Parquet", "body": {"type": "Json", "schema": "id BIGINT, name STRING"}},
             "replay": {"nonce": "a", "from": 2, "to": 2},
+        }
+    ),
+    "all of Spark's pods": spec(
+        spark={
+            "output": OUTPUT,
+            "driver": {"nodeSelector": {"pool": "a"}, "scratch": {"size": 1048576}},
+            "executor": {
+                "tolerations": [{"key": "spot", "value": "true"}],
+                "scratch": {"size": "1000Gi", "storageClassName": "fast"},
+                "instances": 5,
+                "minInstances": 5,
+            },
         }
     ),
     "the longest arguments and properties": spec(

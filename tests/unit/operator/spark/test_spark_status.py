@@ -207,6 +207,9 @@ def test_executors_that_do_not_start() -> None:
     assert "0 of 2 executors are running: pod e: Unschedulable: no room" in message
     status, _, message = healthy(world(large, spec=EXECUTORS, drivers=drivers, executors=(waiting, busy), now=late))
     assert status == "True" and "1 of 2 executors are running; pod e: Unschedulable" in message
+    scaled = spec_with("spark.executor", {"instances": 4, "minInstances": 1}, EXECUTORS)
+    message = healthy(world(large, spec=scaled, drivers=drivers, executors=(busy,), now=late))[2]
+    assert "1 of at most 4 executors are running" in message
     none = world(large, spec=EXECUTORS, drivers=drivers, now=late)
     assert "0 of 2 executors are running" in healthy(none)[2]
     assert healthy(world(running | LOCAL, drivers=drivers, now=late))[0] == "True"  # it has none
