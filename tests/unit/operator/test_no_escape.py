@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.programs import MOUNT_ROOTS, is_reserved_env, is_reserved_prefix
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.names import child_labels
@@ -28,6 +30,7 @@ ADMINISTRATOR = replace(
     priority_classes=("drain",),
     storage_classes=("fast",),
     allow_insecure_endpoints=True,  # else few of the generated hosts get as far as a plan
+    egress_cidrs=("10.1.0.0/16",),
     network_policies=True,
     operator_namespace="operators",
 )
@@ -50,6 +53,7 @@ CONF_NAMES = st.sampled_from(["spark.sql.shuffle.partitions", "spark.memory.frac
         "spark.kubernetes.driver.podTemplateFile", "spark.hadoop.fs.azure.account.key.x", "spark.executorEnv.A",
     ]
 )  # fmt: skip
+DESTINATIONS = st.builds(lambda cidr: {"ipBlock": {"cidr": cidr}}, st.sampled_from(["10.1.0.0/16", "10.1.2.3/32"]))
 ANY = specs(
     {
         "spec.eventHub.authentication": SIGN_IN,
@@ -79,6 +83,9 @@ ANY = specs(
                 "scratch.storageClassName": st.sampled_from(["fast", "fast", "other"]),
             }.items()
         },
+        "spec.processing.env[].name": st.sampled_from([*["A", "PGPASSWORD", "app_mode"] * 4, "PYTHONPATH", "no_proxy"]),
+        "spec.processing.envFrom[].prefix": st.sampled_from([*["APP_", "DB_"] * 4, "LD_", "HTTP_"]),
+        "spec.processing.egress[].to[]": DESTINATIONS,
         "spec.processing.bufferBytes": st.integers(2**24, 2**28),
         "spec.pods.resources.requests.*": st.sampled_from(["100m", "1", "64Mi"]),
         "spec.pods.resources.limits.*": st.sampled_from(["2Gi", 10**9]),
@@ -87,17 +94,27 @@ ANY = specs(
     }
 )
 KINDS = {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy", "Job"}
+HANDLER = {
+    "handler": "shop:Shop",
+    "env": [{"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "shop", "key": "password"}}}],
+    "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "shop"}}],
+    "volumes": [
+        {"mountPath": "/config/shop", "configMap": {"name": "shop"}},
+        {"mountPath": "/secrets/shop", "secret": {"secretName": "shop", "items": [{"key": "a", "path": "b"}]}},
+    ],
+}
 SPARK_COMPONENTS = {labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY}
 OWN_ANNOTATIONS = {labels.ANNOTATION_CONFIG_HASH, labels.ANNOTATION_EXECUTOR}
 ACCOUNTS = dict.fromkeys(SPARK_COMPONENTS, labels.SPARK_SERVICE_ACCOUNT)
+MOUNT_ROOTS_DASHED = tuple(f"{root}-" for root in MOUNT_ROOTS)
 POD_FIELDS = {
     "serviceAccountName", "automountServiceAccountToken", "enableServiceLinks", "terminationGracePeriodSeconds",
     "securityContext", "nodeSelector", "tolerations", "affinity", "priorityClassName", "topologySpreadConstraints",
     "containers", "volumes", "restartPolicy",
 }  # fmt: skip
 CONTAINER_FIELDS = {
-    "name", "image", "imagePullPolicy", "args", "env", "ports", "securityContext", "resources", "volumeMounts",
-    "startupProbe", "readinessProbe", "livenessProbe",
+    "name", "image", "imagePullPolicy", "args", "env", "envFrom", "ports", "securityContext", "resources",
+    "volumeMounts", "startupProbe", "readinessProbe", "livenessProbe",
 }  # fmt: skip
 
 
@@ -108,6 +125,20 @@ def planned(spec: dict[str, Any]) -> Plan | None:
     except SpecError as error:
         assert error.field.startswith("spec")
         return None
+
+
+def names_of(node: Any, field: str) -> set[str]:
+    """Names of the objects to which the fields of a name refer."""
+    if isinstance(node, dict):
+        own = {node[field].get("name") or node[field]["secretName"]} if node.get(field) else set()
+        return own.union(*(names_of(value, field) for value in node.values()))
+    return set().union(*(names_of(value, field) for value in node)) if isinstance(node, list) else set()
+
+
+def inputs_of(component: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """What the spec lets the user code of a pod have: only hosts run a handler."""
+    processing: dict[str, Any] = spec.get("processing", {})
+    return processing if component == labels.COMPONENT_HOST and processing.get("handler") else {}
 
 
 def secrets_named(node: Any) -> set[tuple[str, str]]:
@@ -151,9 +182,13 @@ def check_pod(template: Manifest, spec: dict[str, Any], *, executor: bool = Fals
     assert pod.get("priorityClassName", "drain") == "drain"
     assert all(is_place(key) for key in pod.get("nodeSelector", {}))
     assert all(is_place(toleration["key"]) for toleration in pod.get("tolerations", []))
-    for volume in pod["volumes"]:
-        check_volume(volume, spec)
     (container,) = pod["containers"]
+    inputs = inputs_of(component, spec)
+    own_volumes, user_volumes = split(pod["volumes"], lambda each: each["name"].startswith(MOUNT_ROOTS_DASHED))
+    for volume in own_volumes:
+        check_volume(volume, spec)
+    own_env, user_env = split(container.get("env", []), lambda each: not is_reserved_env(each["name"]))
+    check_inputs(container, user_env, user_volumes, inputs)
     limits = container["resources"]["limits"]
     assert "ephemeral-storage" in limits and (executor or "memory" in limits)  # Spark adds that of executors
     on_node = [volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if "emptyDir" in volume]
@@ -165,15 +200,43 @@ def check_pod(template: Manifest, spec: dict[str, Any], *, executor: bool = Fals
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
     }  # fmt: skip
-    for variable in container.get("env", []):
+    for variable in own_env:
         assert variable.get("valueFrom", {"fieldRef": ""}).keys() == {"fieldRef"}
-    assert {variable["name"] for variable in container.get("env", [])} <= {
+    assert {variable["name"] for variable in own_env} <= {
         "POD_NAME", "POD_UID", "POD_IP", "POD_NAMESPACE", labels.BATCH_JOB_ENV, labels.BATCH_MANIFEST_ENV,
         labels.CONFIG_ENV, "SPARK_LOCAL_DIRS", *(("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY") if "proxy" in spec else ()),
     }  # fmt: skip
     for mount in container["volumeMounts"]:
         assert mount.keys() <= {"name", "mountPath", "readOnly"}  # no subPath: a changed Secret would not be seen
-        assert mount["mountPath"].startswith(("/etc/eventconsumer", "/tmp", labels.SECRETS_DIR, SCRATCH_FOLDER))
+        if mount["name"] not in {volume["name"] for volume in user_volumes}:
+            assert mount["mountPath"].startswith(("/etc/eventconsumer", "/tmp", labels.SECRETS_DIR, SCRATCH_FOLDER))
+
+
+def split(items: list[Any], is_users: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
+    return [each for each in items if not is_users(each)], [each for each in items if is_users(each)]
+
+
+def check_inputs(
+    container: dict[str, Any], env: list[dict[str, Any]], volumes: list[dict[str, Any]], inputs: dict[str, Any]
+) -> None:
+    """Of what a user wrote, there is what the fields for it say, in folders of its own, and nothing else."""
+    assert [each["name"] for each in env] == [each["name"] for each in inputs.get("env") or []]
+    for variable in env:
+        assert variable.keys() <= {"name", "value", "valueFrom"}
+        assert (variable.get("valueFrom") or {}).keys() <= {"configMapKeyRef", "secretKeyRef"}
+    sources = container.get("envFrom", [])
+    assert len(sources) == len(inputs.get("envFrom") or [])
+    for source in sources:
+        assert source.keys() <= {"prefix", "configMapRef", "secretRef"} and not is_reserved_prefix(source["prefix"])
+    for kind in ("configMap", "secret"):
+        given = {each[kind].get("name") or each[kind]["secretName"] for each in volumes if kind in each}
+        assert given <= names_of(inputs.get("volumes") or [], kind)
+    for volume in volumes:
+        assert volume.keys() in ({"name", "configMap"}, {"name", "secret"})
+    names = {volume["name"] for volume in volumes}
+    for mount in container["volumeMounts"]:
+        if mount["name"] in names:
+            assert re.fullmatch(r"/(config|secrets|mnt)/[a-z0-9-]+", mount["mountPath"]) and mount["readOnly"]
 
 
 def is_place(key: str) -> bool:
@@ -251,14 +314,14 @@ def test_no_spec_gives_a_pod_that_may_do_more(spec: dict[str, Any]) -> None:
         if template["metadata"]["labels"][labels.LABEL_COMPONENT] in SPARK_COMPONENTS:
             check_driver(template["spec"]["containers"][0])
     text = json.dumps(manifests)
-    for word in ("hostPath", "hostNetwork", "hostPID", "privileged", "envFrom", "secretKeyRef", "initContainers"):
+    for word in ("hostPath", "hostNetwork", "hostPID", "privileged", "initContainers"):
         assert f'"{word}"' not in text
 
 
 def test_the_generated_specs_reach_every_kind_of_pod() -> None:
     """Else the property above says nothing."""
     spark = {"spark": SPARK["spark"] | {"replay": {"nonce": "again", "from": 1, "to": 4}}}
-    spec = SPEC | spark | {"replay": {"nonce": "again", "consumerGroup": "replay"}}
+    spec = SPEC | spark | {"replay": {"nonce": "again", "consumerGroup": "replay"}, "processing": HANDLER}
     plan = planned(spec)
     assert plan is not None
     templates = [each["spec"]["template"] for each in (*plan.applied, *plan.jobs) if "template" in each.get("spec", {})]
@@ -266,6 +329,8 @@ def test_the_generated_specs_reach_every_kind_of_pod() -> None:
     assert components == {labels.COMPONENT_HOST, labels.COMPONENT_REPLAY, *SPARK_COMPONENTS}
     for template in templates:
         check_pod(template, spec)
+    text = [json.dumps(template) for template in templates if "PGPASSWORD" in json.dumps(template)]
+    assert len(text) == 1 and all(word in text[0] for word in ("envFrom", "/config/shop", "/secrets/shop"))
 
 
 def test_many_generated_specs_give_a_plan() -> None:

@@ -1,15 +1,13 @@
 """Builds the template of every pod that runs the host image, and parts shared with Spark drivers.
 
-A pod contains values of the operator and a few typed fields of spec.pods. No value of a user reaches a volume, an
-environment variable, a security context or a service account. Every pod complies with the restricted Pod Security
-Standard.
+A pod contains values of the operator and a few typed fields of spec.pods. No value of a user reaches a security context
+or a service account. Variables and volumes of a user are those of `programs`, in pods that run a handler. Every pod
+complies with the restricted Pod Security Standard.
 """
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
-
-from pydantic import BaseModel
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
@@ -21,7 +19,9 @@ from eventconsumer_api.v1alpha1 import EventConsumerSpec, Pods
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.resource.names import child_labels, selector
+from eventconsumer_operator.resource.programs import Inputs, env_sources, environment, mounts, volumes
 from eventconsumer_operator.resource.quantities import amount, canonical
+from eventconsumer_operator.resource.written import as_written
 
 WORKLOAD_IDENTITY_LABEL = {"azure.workload.identity/use": "true"}
 PORT_NAME = "http"
@@ -47,6 +47,7 @@ def host_template(
     arguments: tuple[str, ...] = (),
     probes: Mapping[str, Any] | None = None,
     resources: Mapping[str, Any] | None = None,
+    handler: Inputs | None = None,
 ) -> Manifest:
     """The template of a pod that runs the host image.
 
@@ -61,11 +62,12 @@ def host_template(
         arguments: Arguments of the program; empty: a host.
         probes: Probes of the container.
         resources: Resources of the container, with a limit of ephemeral storage; None: those of spec.pods.
+        handler: What the handler gets; None: the pod runs none.
     """
     pods = spec.pods
     given = credentials(config)
     identity = WORKLOAD_IDENTITY_LABEL if any(credential.client_id for credential in given.values()) else {}
-    volumes = [
+    secrets = [
         volume for folder, credential in given.items() if (volume := secret_volume(folder, credential, optional=True))
     ]
     limited = dict(resources) if resources is not None else host_resources(pods)
@@ -77,7 +79,9 @@ def host_template(
             downward("POD_NAME", "metadata.name"),
             downward("POD_UID", "metadata.uid"),
             *([] if config_map else [{"name": labels.CONFIG_ENV, "value": config.to_json()}]),
+            *(environment(handler) if handler else []),
         ],
+        **({"envFrom": env_sources(handler)} if handler and handler.env_from else {}),
         "ports": [{"name": PORT_NAME, "containerPort": labels.HOST_PORT, "protocol": "TCP"}],
         "securityContext": container_security(),
         "resources": limited,
@@ -85,7 +89,8 @@ def host_template(
             # Whole folders, not single files (subPath): files would not follow a changed Secret.
             *([{"name": "config", "mountPath": str(_CONFIG.parent), "readOnly": True}] if config_map else []),
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
-            *(secret_mount(volume["name"]) for volume in volumes),
+            *(secret_mount(volume["name"]) for volume in secrets),
+            *(mounts(handler) if handler else []),
         ],
     }
     return {
@@ -105,7 +110,8 @@ def host_template(
             "volumes": [
                 *([{"name": "config", "configMap": {"name": config_map}}] if config_map else []),
                 tmp_volume(limited["limits"]["ephemeral-storage"]),
-                *volumes,
+                *secrets,
+                *(volumes(handler) if handler else []),
             ],
         },
     }
@@ -148,19 +154,6 @@ def placement(pods: PodFields) -> dict[str, Any]:
         "priorityClassName": pods.priority_class_name,
     }
     return {name: value for name, value in given.items() if value}
-
-
-def as_written(model: BaseModel) -> dict[str, Any]:
-    """A part of the spec as the user wrote it, without nulls and empty lists."""
-    written = model.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
-    result: dict[str, Any] = _without_empty_lists(written)
-    return result
-
-
-def _without_empty_lists(node: Any) -> Any:
-    if isinstance(node, dict):
-        return {name: _without_empty_lists(value) for name, value in node.items() if value != []}
-    return [_without_empty_lists(value) for value in node] if isinstance(node, list) else node
 
 
 def host_resources(pods: Pods) -> dict[str, Any]:

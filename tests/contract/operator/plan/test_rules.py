@@ -77,6 +77,19 @@ def pod_fields(path: str) -> dict[str, dict[str, Any]]:
     }
 
 
+def handler(**parts: Any) -> dict[str, Any]:
+    return spec(processing={"handler": "a:B"} | parts)
+
+
+def egress(**peer: Any) -> dict[str, Any]:
+    return handler(egress=[{"to": [peer], "ports": [{"port": 5432}]}])
+
+
+FROM_SECRET = {"secretKeyRef": {"name": "shop", "key": "password"}}
+NAMED = {"name": "shop"}
+MOUNT = {"mountPath": "/mnt/a", "configMap": NAMED}
+
+
 # Beginning of the message -> a resource that breaks the rule.
 BREAKS: dict[str, dict[str, Any]] = {
     "spark processes files": GOOD | {"processing": REPLACE},
@@ -99,6 +112,22 @@ BREAKS: dict[str, dict[str, Any]] = {
     "processing.image is the image": spec(processing={"image": "shop/orders:1"}),
     "processing.handlerMode: Replace needs": spec(processing={"handlerMode": "Replace"}),
     "processing.checkpoint.policy: File needs": spec(processing=REPLACE | {"checkpoint": {"policy": "File"}}),
+    "processing.env is for the handler": spec(processing={"env": [{"name": "A", "value": "b"}]}),
+    "processing.envFrom is for the handler": spec(processing={"envFrom": [{"prefix": "APP_", "secretRef": NAMED}]}),
+    "processing.volumes is for the handler": spec(processing={"volumes": [MOUNT]}),
+    "processing.egress is for the handler": spec(
+        processing={"egress": [{"to": [{"podSelector": {}}], "ports": [{"port": 1}]}]}
+    ),
+    "processing.env: at most": handler(env=[{"name": f"A{number}", "value": "x" * 4096} for number in range(5)]),
+    "env: set exactly one of": handler(env=[{"name": "A"}]),
+    "env: names such as": handler(env=[{"name": "PYTHONPATH", "value": "/config/mine"}]),
+    "valueFrom: set exactly one of": handler(env=[{"name": "A", "valueFrom": {}}]),
+    "envFrom: set exactly one of": handler(envFrom=[{"prefix": "APP_"}]),
+    "envFrom: with this prefix": handler(envFrom=[{"prefix": "HTTPS_", "configMapRef": NAMED}]),
+    "volumes: set exactly one of": handler(volumes=[{"mountPath": "/mnt/a"}]),
+    "egress: set exactly one of": egress(),
+    "egress: namespaces is for": egress(ipBlock={"cidr": "10.0.0.0/8"}, namespaces=["data"]),
+    "processing.egress[].to[].podSelector.matchLabels: keys have": egress(podSelector={"matchLabels": {LONG_KEY: "v"}}),
     "scaling.replicas is required": spec(scaling={"mode": "Lag", "replicas": 3}),
     "scaling.minReplicas must not be above": spec(scaling={"minReplicas": 3, "maxReplicas": 2}),
     "scaling.minReplicas: 0 needs mode: Lag": spec(scaling={"minReplicas": 0}),
@@ -157,6 +186,27 @@ BREAKS: dict[str, dict[str, Any]] = {
 REVERSED = [
     ("authentication: set exactly one of", spec(sink={"authentication": SECRET | IDENTITY})),
     ("scaling.replicas is required", spec(scaling={"mode": "Fixed"})),
+    ("env: set exactly one of", handler(env=[{"name": "A", "value": "b", "valueFrom": FROM_SECRET}])),
+    ("env: names such as", handler(env=[{"name": "no_proxy", "value": "*"}])),
+    ("env: names such as", handler(env=[{"name": "Path", "value": "/mnt"}])),
+    (
+        "valueFrom: set exactly one of",
+        handler(env=[{"name": "A", "valueFrom": FROM_SECRET | {"configMapKeyRef": NAMED | {"key": "a"}}}]),
+    ),
+    ("envFrom: set exactly one of", handler(envFrom=[{"prefix": "A_B_", "configMapRef": NAMED, "secretRef": NAMED}])),
+    ("envFrom: with this prefix", handler(envFrom=[{"prefix": "ld_PRE_", "configMapRef": NAMED}])),
+    (
+        "volumes: set exactly one of",
+        handler(volumes=[{"mountPath": "/mnt/a", "configMap": NAMED, "secret": {"secretName": "shop"}}]),
+    ),
+    ("egress: set exactly one of", egress(ipBlock={"cidr": "10.0.0.0/8"}, podSelector={})),
+    # Not CEL, but the schema itself.
+    ("duplicate entries for key", handler(env=[{"name": "A", "value": "b"}, {"name": "A", "value": "c"}])),
+    ("duplicate entries for key", handler(volumes=[MOUNT] * 2)),
+    ("mountPath", handler(volumes=[{"mountPath": "/var/run/secrets/eventconsumer.io", "configMap": NAMED}])),
+    ("mountPath", handler(volumes=[{"mountPath": "/config/../etc", "configMap": NAMED}])),
+    ("prefix", handler(envFrom=[{"prefix": "", "configMapRef": NAMED}])),
+    ("cidr", egress(ipBlock={"cidr": "everywhere"})),
 ]
 
 # Beginning of the message, a field, its value, and another one that it must not take.
@@ -224,6 +274,33 @@ ACCEPTED: dict[str, dict[str, Any]] = {
         startingPosition={
             "partitions": {str(number): {"type": "Offset", "offset": "9" * 20} for number in range(1024)}
         }
+    ),
+    "all that a handler gets": handler(
+        env=[
+            {"name": "SHOP_DATABASE", "value": "x" * 4096},
+            {"name": "PGPASSWORD", "valueFrom": FROM_SECRET},
+            {"name": "a1", "valueFrom": {"configMapKeyRef": {"name": "shop", "key": "a.b", "optional": True}}},
+            *({"name": f"A{number}", "value": "x" * 201} for number in range(61)),
+        ],
+        envFrom=[
+            {"prefix": "APP_", "configMapRef": NAMED},
+            {"prefix": "APP_", "secretRef": NAMED | {"optional": True}},
+        ],
+        volumes=[
+            {"mountPath": "/config/shop", "configMap": NAMED | {"items": [{"key": "a.b", "path": "c"}]}},
+            {"mountPath": "/secrets/shop", "secret": {"secretName": "shop", "optional": True}},
+        ],
+        egress=[
+            {
+                "to": [
+                    {"ipBlock": {"cidr": "10.1.0.0/16", "except": ["10.1.2.0/24"]}},
+                    {"ipBlock": {"cidr": "fd00::/8"}},
+                    {"podSelector": {"matchLabels": {"app": "redis"}}},
+                    {"podSelector": {}, "namespaces": ["data"]},
+                ],
+                "ports": [{"port": 5432}, {"port": 53, "protocol": "UDP"}],
+            }
+        ],
     ),
     "a replay": spec(
         replay={
