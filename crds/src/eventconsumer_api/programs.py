@@ -29,11 +29,14 @@ RESERVED_ENV_PREFIXES = (
     "PYTHON", "ARROW_", "JAVA", "_JAVA", "JDK_", "HADOOP_", "HDFS_", "YARN_", "SPARK_", "PYSPARK_",
 )  # fmt: skip
 RESERVED_ENV_NAMES = (
-    # bash(1), environ(7), and the proxies of urllib, requests and aiohttp.
-    "PATH", "HOME", "HOSTNAME", "SHELL", "ENV", "BASH_ENV", "IFS", "TMPDIR", "TEMP", "TMP", "NETRC", "CLASSPATH",
+    # bash(1), which starts Spark, environ(7), and the proxies of urllib, requests and aiohttp.
+    "PATH", "HOME", "HOSTNAME", "SHELL", "SHELLOPTS", "BASHOPTS", "PS4", "CDPATH", "GLOBIGNORE", "POSIXLY_CORRECT",
+    "ENV", "BASH_ENV", "IFS", "TMPDIR", "TEMP", "TMP", "NETRC", "CLASSPATH",
     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
     # resolver(5), hostname(7) and locale(7): they change which host a name means, or load files.
     "HOSTALIASES", "LOCALDOMAIN", "RES_OPTIONS", "RESOLV_HOST_CONF", "LOCPATH", "NLSPATH", "TZDIR",
+    # With these Spark takes its pod for a container of YARN (org.apache.spark.util.Utils).
+    "CONTAINER_ID", "LOCAL_DIRS",
 )  # fmt: skip
 MOUNT_ROOTS = ("config", "secrets", "mnt")
 ENV_CHARACTERS = 16_384

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from eventconsumer_api.model import Model, rules, total
+from eventconsumer_api.programs import EnvFroms, EnvVars, ProgramVolumes, env_total
 from eventconsumer_api.scalars import JavaMemory, Quantity
 from eventconsumer_api.scheduling import PodFields, pod_rules
 
@@ -78,6 +79,7 @@ class Application(Model):
     model_config = rules(
         total("arguments", "spark.application.arguments", 32_768),
         total("conf", "spark.application.conf", 32_768, pairs=True),
+        env_total("spark.application"),
     )
 
     image: str | None = Field(
@@ -105,6 +107,13 @@ class Application(Model):
         max_length=100,
         description="Spark properties, such as spark.sql.shuffle.partitions. Properties of placement and identity are "
         "reserved. Never put secrets here.",
+    )
+    env: EnvVars = Field(default=[], description="Environment of the program, in the driver and in executors.")
+    env_from: EnvFroms = Field(
+        default=[], description="ConfigMaps and Secrets whose keys become variables, in the driver and in executors."
+    )
+    volumes: ProgramVolumes = Field(
+        default=[], description="ConfigMaps and Secrets as files, in the driver and in executors."
     )
 
 

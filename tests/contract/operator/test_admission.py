@@ -23,7 +23,7 @@ from tests.support.fakes.kubernetes import event_consumer
 from tests.support.waiting import HANG_SECONDS
 from tests.unit.operator.plan.test_plan_references import input_from
 from tests.unit.operator.resource.test_plan_pods import PATHS, PLACEMENTS, with_pods
-from tests.unit.operator.worlds import SPEC, observed, spec_with
+from tests.unit.operator.worlds import SPARK, SPEC, observed, spec_with
 
 SERVED = "admission"
 VALUES = ",".join(
@@ -99,9 +99,10 @@ def terms(kind: str, key: str) -> dict[str, Any]:
 
 
 def inputs(kind: str, name: str) -> dict[str, dict[str, Any]]:
-    """Field -> a spec whose handler has one Secret or ConfigMap (`kind` is secret or configMap) in that field."""
+    """Field -> a spec whose handler or program has one Secret or ConfigMap (`kind` is secret or configMap) there."""
     return {
-        f"spec.processing.{field}": spec_with("processing", HANDLER | {field: [PLAIN_INPUTS[field], item]})
+        f"spec.{part}.{field}": spec_with(f"{part}.{field}", [PLAIN_INPUTS[field], item], base)
+        for part, base in (("processing", SPEC | {"processing": HANDLER}), ("spark.application", SPEC | SPARK))
         for field in PLAIN_INPUTS
         for item in [input_from(field, kind, name)]
     }

@@ -119,3 +119,5 @@ def check(pod: dict[str, Any], template: dict[str, Any]) -> None:
         assert values.items() <= container["resources"][kind].items()
     assert all(mount in container["volumeMounts"] for mount in wanted["volumeMounts"])
     assert [each["value"] for each in container["env"] if each["name"] == "SPARK_LOCAL_DIRS"] == ["/scratch"]
+    assert container["envFrom"] == wanted["envFrom"]
+    assert [each for each in container["env"] if each in wanted["env"]] == wanted["env"]

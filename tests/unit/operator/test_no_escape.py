@@ -83,8 +83,14 @@ ANY = specs(
                 "scratch.storageClassName": st.sampled_from(["fast", "fast", "other"]),
             }.items()
         },
-        "spec.processing.env[].name": st.sampled_from([*["A", "PGPASSWORD", "app_mode"] * 4, "PYTHONPATH", "no_proxy"]),
-        "spec.processing.envFrom[].prefix": st.sampled_from([*["APP_", "DB_"] * 4, "LD_", "HTTP_"]),
+        **{
+            f"{path}.{field}": values
+            for path in ("spec.processing", "spec.spark.application")
+            for field, values in {
+                "env[].name": st.sampled_from([*["A", "PGPASSWORD", "app_mode"] * 4, "PYTHONPATH", "no_proxy"]),
+                "envFrom[].prefix": st.sampled_from([*["APP_", "DB_"] * 4, "LD_", "HTTP_"]),
+            }.items()
+        },
         "spec.processing.egress[].to[]": DESTINATIONS,
         "spec.processing.bufferBytes": st.integers(2**24, 2**28),
         "spec.pods.resources.requests.*": st.sampled_from(["100m", "1", "64Mi"]),
@@ -94,8 +100,7 @@ ANY = specs(
     }
 )
 KINDS = {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy", "Job"}
-HANDLER = {
-    "handler": "shop:Shop",
+INPUTS = {
     "env": [{"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "shop", "key": "password"}}}],
     "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "shop"}}],
     "volumes": [
@@ -103,6 +108,7 @@ HANDLER = {
         {"mountPath": "/secrets/shop", "secret": {"secretName": "shop", "items": [{"key": "a", "path": "b"}]}},
     ],
 }
+HANDLER = {"handler": "shop:Shop"} | INPUTS
 SPARK_COMPONENTS = {labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY}
 OWN_ANNOTATIONS = {labels.ANNOTATION_CONFIG_HASH, labels.ANNOTATION_EXECUTOR}
 ACCOUNTS = dict.fromkeys(SPARK_COMPONENTS, labels.SPARK_SERVICE_ACCOUNT)
@@ -136,7 +142,10 @@ def names_of(node: Any, field: str) -> set[str]:
 
 
 def inputs_of(component: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """What the spec lets the user code of a pod have: only hosts run a handler."""
+    """What the spec lets the user code of a pod have: of other pods than Spark's, only hosts run a handler."""
+    if component in SPARK_COMPONENTS:
+        application: dict[str, Any] = spec["spark"].get("application", {})
+        return application
     processing: dict[str, Any] = spec.get("processing", {})
     return processing if component == labels.COMPONENT_HOST and processing.get("handler") else {}
 
@@ -320,7 +329,8 @@ def test_no_spec_gives_a_pod_that_may_do_more(spec: dict[str, Any]) -> None:
 
 def test_the_generated_specs_reach_every_kind_of_pod() -> None:
     """Else the property above says nothing."""
-    spark = {"spark": SPARK["spark"] | {"replay": {"nonce": "again", "from": 1, "to": 4}}}
+    replay = {"nonce": "again", "from": 1, "to": 4}
+    spark = {"spark": SPARK["spark"] | {"mode": "Executors", "replay": replay, "application": INPUTS}}
     spec = SPEC | spark | {"replay": {"nonce": "again", "consumerGroup": "replay"}, "processing": HANDLER}
     plan = planned(spec)
     assert plan is not None
@@ -329,8 +339,13 @@ def test_the_generated_specs_reach_every_kind_of_pod() -> None:
     assert components == {labels.COMPONENT_HOST, labels.COMPONENT_REPLAY, *SPARK_COMPONENTS}
     for template in templates:
         check_pod(template, spec)
-    text = [json.dumps(template) for template in templates if "PGPASSWORD" in json.dumps(template)]
-    assert len(text) == 1 and all(word in text[0] for word in ("envFrom", "/config/shop", "/secrets/shop"))
+    texts = {template["metadata"]["labels"][labels.LABEL_COMPONENT]: json.dumps(template) for template in templates}
+    with_inputs = {component for component, text in texts.items() if "PGPASSWORD" in text}
+    assert with_inputs == {labels.COMPONENT_HOST, *SPARK_COMPONENTS}
+    for component in with_inputs:
+        # In the annotation of a driver, executors have them too.
+        times = 2 if component in SPARK_COMPONENTS else 1
+        assert [texts[component].count(word) for word in ("PGPASSWORD", "envFrom", "/config/shop")] == [times] * 3
 
 
 def test_many_generated_specs_give_a_plan() -> None:

@@ -1,9 +1,9 @@
 """Rejects Secrets and ConfigMaps that pods of an EventConsumer must not use. Pure.
 
-Host pods mount the Secrets that a spec names, and may run a handler of the user. So the Secrets of the operator's own
-installation are reserved, in every namespace: its signing key, the credentials of its registry, and the records of
-Helm, which contain the manifests of a release with the signing key. ConfigMaps of hosts, <name>-host, contain the
-configuration of an EventConsumer: a handler must not read that of another one.
+Host pods and Spark's mount the Secrets that a spec names, and may run a handler or a program of the user. So the
+Secrets of the operator's own installation are reserved, in every namespace: its signing key, the credentials of its
+registry, and the records of Helm, which contain the manifests of a release with the signing key. ConfigMaps of hosts,
+<name>-host, contain the configuration of an EventConsumer: user code must not read that of another one.
 """
 
 from collections.abc import Collection, Iterator
@@ -39,6 +39,8 @@ def check_references(spec: EventConsumerSpec, settings: Settings) -> None:
 def programs(spec: EventConsumerSpec) -> Iterator[tuple[str, Inputs]]:
     """The parts of the spec with inputs of user code, by their paths."""
     yield "spec.processing", spec.processing
+    if spec.spark and spec.spark.enabled:
+        yield "spec.spark.application", spec.spark.application
 
 
 def _check_prefix(field: str, name: str, prefixes: tuple[str, ...], kind: str, setting: str) -> None:

@@ -18,7 +18,15 @@ from eventconsumer_operator.kube.manifest import JOB, containers_of, kind_of
 from eventconsumer_operator.resource.names import child
 from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL, placement
 from eventconsumer_operator.spark.launch import TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
-from eventconsumer_operator.spark.pods import SCRATCH_FOLDER, executor_template, metadata, mounts, storage, volumes
+from eventconsumer_operator.spark.pods import (
+    SCRATCH_FOLDER,
+    environment,
+    executor_template,
+    metadata,
+    mounts,
+    storage,
+    volumes,
+)
 
 _DRIVER_GRACE_SECONDS = 30
 _EXECUTOR_CONTAINER = "executor"  # as in the entrypoint of the Spark image
@@ -103,18 +111,18 @@ def _driver(launch: Launch) -> dict[str, Any]:
                     application.main_file,
                     *application.arguments,
                 ],
-                "env": [*driver_environment(launch), *local_dirs],
+                **environment(launch, [*driver_environment(launch), *local_dirs]),
                 "securityContext": container_security(),
                 "resources": resources,
                 "volumeMounts": [
-                    *mounts(driver),
+                    *mounts(launch, driver),
                     *([secret_mount(SINK_SECRET)] if secret else []),
                     *([] if launch.local else [_executor_mount()]),
                 ],
             }
         ],
         "volumes": [
-            *volumes(driver, launch.labels),
+            *volumes(launch, driver),
             *([secret] if secret else []),
             *([] if launch.local else [_executor_volume()]),
         ],

@@ -1,15 +1,16 @@
-"""Parts of the pods of drivers and executors that all launchers share. Pure.
+"""Parts of the pods of drivers and executors that all launchers share: place, disks, what the program gets. Pure.
 
 Spark adds names, images, sizes, ports, arguments and variables to the executors' template.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eventconsumer_api import labels
 from eventconsumer_api.podsecurity import container_security, pod_security
-from eventconsumer_api.spark import SparkPod
+from eventconsumer_api.spark import Scratch, SparkPod
+from eventconsumer_operator.resource import programs
 from eventconsumer_operator.resource.pods import placement, tmp_volume
 from eventconsumer_operator.resource.quantities import amount
 from eventconsumer_operator.spark.launch import Launch
@@ -43,14 +44,17 @@ def storage(pod: SparkPod) -> dict[str, dict[str, str]]:
     }
 
 
-def volumes(pod: SparkPod, own: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The volume of /tmp, and the scratch volume; `own` are the labels of its claim."""
-    found = [tmp_volume(f"{_LIMIT_BESIDE_SCRATCH_MIB if pod.scratch else _LIMIT_MIB}Mi")]
-    scratch = pod.scratch
-    if scratch is None:
-        return found
+def volumes(launch: Launch, pod: SparkPod) -> list[dict[str, Any]]:
+    """The volume of /tmp, the scratch volume, and those of the program."""
+    tmp = tmp_volume(f"{_LIMIT_BESIDE_SCRATCH_MIB if pod.scratch else _LIMIT_MIB}Mi")
+    scratch = [_scratch(pod.scratch, {**pod.labels, **launch.labels})] if pod.scratch else []
+    return [tmp, *scratch, *programs.volumes(launch.spark.application)]
+
+
+def _scratch(scratch: Scratch, own: Mapping[str, str]) -> dict[str, Any]:
+    """The scratch volume; `own` are the labels of its claim."""
     if scratch.storage_class_name is None:
-        return [*found, {"name": SCRATCH_VOLUME, "emptyDir": {"sizeLimit": scratch.size}}]
+        return {"name": SCRATCH_VOLUME, "emptyDir": {"sizeLimit": scratch.size}}
     # The claim is created and deleted with its pod.
     # Source: kubernetes.io/docs/concepts/storage/ephemeral-volumes, "Generic ephemeral volumes"
     claim = {
@@ -58,14 +62,25 @@ def volumes(pod: SparkPod, own: Mapping[str, str]) -> list[dict[str, Any]]:
         "storageClassName": scratch.storage_class_name,
         "resources": {"requests": {"storage": scratch.size}},
     }
-    template = {"metadata": {"labels": {**pod.labels, **own}}, "spec": claim}
-    return [*found, {"name": SCRATCH_VOLUME, "ephemeral": {"volumeClaimTemplate": template}}]
+    template = {"metadata": {"labels": dict(own)}, "spec": claim}
+    return {"name": SCRATCH_VOLUME, "ephemeral": {"volumeClaimTemplate": template}}
 
 
-def mounts(pod: SparkPod) -> list[dict[str, Any]]:
+def mounts(launch: Launch, pod: SparkPod) -> list[dict[str, Any]]:
     """The mounts of `volumes`."""
+    tmp = {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108 - the pod's own
     scratch = [{"name": SCRATCH_VOLUME, "mountPath": SCRATCH_FOLDER}] if pod.scratch else []
-    return [{"name": "tmp", "mountPath": "/tmp"}, *scratch]  # noqa: S108 - the pod's own
+    return [tmp, *scratch, *programs.mounts(launch.spark.application)]
+
+
+def environment(launch: Launch, own: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """`env` and `envFrom` of a container; `own` are the operator's variables."""
+    application = launch.spark.application
+    found = {
+        "env": [*own, *programs.environment(application)],
+        "envFrom": programs.env_sources(application),
+    }
+    return {name: values for name, values in found.items() if values}
 
 
 def executor_template(launch: Launch, container: str) -> dict[str, Any]:
@@ -87,11 +102,12 @@ def executor_template(launch: Launch, container: str) -> dict[str, Any]:
             "containers": [
                 {
                     "name": container,
+                    **environment(launch),
                     "resources": storage(executor),  # Spark adds CPU and memory
                     "securityContext": container_security(),
-                    "volumeMounts": mounts(executor),
+                    "volumeMounts": mounts(launch, executor),
                 }
             ],
-            "volumes": volumes(executor, launch.labels),
+            "volumes": volumes(launch, executor),
         },
     }

@@ -33,7 +33,7 @@ from eventconsumer_operator.resource.names import child
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL, placement
 from eventconsumer_operator.spark.launch import TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
-from eventconsumer_operator.spark.pods import executor_template, metadata, mounts, storage, volumes
+from eventconsumer_operator.spark.pods import environment, executor_template, metadata, mounts, storage, volumes
 
 SPARK_VERSION = "4.1.1"
 """Version of the Spark image, for launchers that require it."""
@@ -134,14 +134,14 @@ def driver_template(launch: Launch) -> dict[str, Any]:
             "containers": [
                 {
                     "name": DRIVER_CONTAINER,
-                    "env": driver_environment(launch),
+                    **environment(launch, driver_environment(launch)),
                     # Spark adds CPU and memory.
                     "resources": storage(driver),
                     "securityContext": container_security(),
-                    "volumeMounts": [*mounts(driver), *([secret_mount(SINK_SECRET)] if secret else [])],
+                    "volumeMounts": [*mounts(launch, driver), *([secret_mount(SINK_SECRET)] if secret else [])],
                 }
             ],
-            "volumes": [*volumes(driver, launch.labels), *([secret] if secret else [])],
+            "volumes": [*volumes(launch, driver), *([secret] if secret else [])],
         },
     }
 

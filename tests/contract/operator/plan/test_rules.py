@@ -119,6 +119,12 @@ BREAKS: dict[str, dict[str, Any]] = {
         processing={"egress": [{"to": [{"podSelector": {}}], "ports": [{"port": 1}]}]}
     ),
     "processing.env: at most": handler(env=[{"name": f"A{number}", "value": "x" * 4096} for number in range(5)]),
+    "spark.application.env: at most": spec(
+        spark={
+            "output": OUTPUT,
+            "application": {"env": [{"name": f"A{number}", "value": "x" * 4096} for number in range(5)]},
+        }
+    ),
     "env: set exactly one of": handler(env=[{"name": "A"}]),
     "env: names such as": handler(env=[{"name": "PYTHONPATH", "value": "/config/mine"}]),
     "valueFrom: set exactly one of": handler(env=[{"name": "A", "valueFrom": {}}]),
@@ -252,6 +258,11 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "all of Spark's pods": spec(
         spark={
             "output": OUTPUT,
+            "application": {
+                "env": [{"name": "A", "value": "b"}, {"name": "PASSWORD", "valueFrom": FROM_SECRET}],
+                "envFrom": [{"prefix": "APP_", "configMapRef": NAMED}],
+                "volumes": [MOUNT],
+            },
             "driver": {"nodeSelector": {"pool": "a"}, "scratch": {"size": 1048576}},
             "executor": {
                 "tolerations": [{"key": "spot", "value": "true"}],

@@ -148,7 +148,18 @@ def test_a_driver_that_is_starting_is_no_trouble() -> None:
     for seconds, verdict in ((290, "True"), (310, "False")):
         seen = world(job(NAME), drivers=(driver(creating),), now=NOW + timedelta(seconds=seconds))
         assert healthy(seen)[0] == verdict
-    assert "check that Secret s with key k exists" in healthy(seen)[2]
+    assert "check that Secret s with key k exists, and that the image can be pulled" in healthy(seen)[2]
+    volumes = [
+        {"mountPath": "/config/a", "configMap": {"name": "shop"}},
+        {"mountPath": "/config/b", "configMap": {"name": "maybe", "optional": True}},
+        {"mountPath": "/secrets/c", "secret": {"secretName": "database"}},
+    ]
+    needing = spec_with("spark.application", {"volumes": volumes}, WITH_SPARK)
+    late = NOW + timedelta(seconds=310)
+    message = healthy(world(job(NAME), spec=needing, drivers=(driver(creating),), now=late))[2]
+    keys = "with the keys of spec.spark.application.volumes exists"
+    assert f"ConfigMap shop {keys}, that Secret database {keys}, and that the image" in message
+    assert "maybe" not in message
 
 
 def test_no_secret_is_told() -> None:

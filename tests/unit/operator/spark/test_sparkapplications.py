@@ -88,6 +88,17 @@ PLACED: dict[str, Any] = {
         "labels": {"team": "spark"},
         "scratch": {"size": "50Gi", "storageClassName": "fast"},
     },
+    "application": {
+        "env": [
+            {"name": "LEVEL", "value": "debug"},
+            {"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "database", "key": "password"}}},
+        ],
+        "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "shop", "optional": True}}],
+        "volumes": [
+            {"mountPath": "/config/shop", "configMap": {"name": "shop", "items": [{"key": "a", "path": "b"}]}},
+            {"mountPath": "/secrets/shop", "secret": {"secretName": "database"}},
+        ],
+    },
 }
 PLACING = dataclasses.replace(
     ALLOWING,
@@ -104,6 +115,24 @@ def test_executors_are_as_those_of_the_native_launcher(launcher: str) -> None:
         native = executor_of(made("Native", settings=PLACING, mode="Executors", **spark))
         native["spec"]["containers"][0]["name"] = EXECUTOR_CONTAINER
         assert executor == {"metadata": native["metadata"], "spec": native["spec"]}
+
+
+def test_driver_and_executors_have_what_the_program_gets() -> None:
+    application = PLACED["application"]
+    kubeflow, apache = (templates(made(launcher, settings=PLACING, **PLACED)) for launcher in ("Kubeflow", "Apache"))
+    large, small = (made("Native", settings=PLACING, mode=mode, **PLACED) for mode in ("Executors", "Local"))
+    native = (large["spec"]["template"], executor_of(large), small["spec"]["template"])
+    for template in (*kubeflow, *apache, *native):
+        (container,) = template["spec"]["containers"]
+        own = [each for each in container["env"] if each["name"] in ("LEVEL", "PGPASSWORD")]
+        assert own == application["env"]
+        assert container["envFrom"] == application["envFrom"]
+        mounted = {each["mountPath"]: each["name"] for each in container["volumeMounts"] if each.get("readOnly")}
+        volumes = {each["name"]: each for each in template["spec"]["volumes"]}
+        assert volumes[mounted["/config/shop"]]["configMap"] == {
+            "name": "shop", "items": [{"key": "a", "path": "b"}], "defaultMode": 0o440,
+        }  # fmt: skip
+        assert volumes[mounted["/secrets/shop"]]["secret"] == {"secretName": "database", "defaultMode": 0o440}
 
 
 @BOTH
