@@ -7,9 +7,11 @@ go. For all keys of a ConfigMap or Secret, whose names are not known in advance,
 folders below three folders that no program of ours uses.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, Field
 
@@ -38,10 +40,12 @@ RESERVED_ENV_NAMES = (
     # With these Spark takes its pod for a container of YARN (org.apache.spark.util.Utils).
     "CONTAINER_ID", "LOCAL_DIRS",
 )  # fmt: skip
-MOUNT_ROOTS = ("config", "secrets", "mnt")
+MOUNT_FOLDERS = ("/config/", "/secrets/", "/mnt/")
+"""Where volumes of user code are, and nothing else."""
 ENV_CHARACTERS = 16_384
 """Maximum number of characters of the values of `env` in all."""
 
+_CONFIG_MAP, _SECRET = "ConfigMap", "Secret"
 _PREFIX_LIST = f"[{', '.join(repr(prefix) for prefix in RESERVED_ENV_PREFIXES)}]"
 _NAME_LIST = f"[{', '.join(repr(name) for name in RESERVED_ENV_NAMES)}]"
 _RESERVED = "EVENTCONSUMER_*, KUBERNETES_*, AZURE_*, PYTHON*, LD_*, SSL*, JAVA*, SPARK_*, PATH, HOME and HTTPS_PROXY"
@@ -52,7 +56,7 @@ FileName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z
 EnvName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 EnvPrefix = Annotated[str, Field(min_length=3, max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9_]*_$")]
 MountPath = Annotated[
-    str, Field(max_length=64, pattern=rf"^/({'|'.join(MOUNT_ROOTS)})/[a-z0-9]([-a-z0-9]{{0,38}}[a-z0-9])?$")
+    str, Field(max_length=64, pattern=rf"^({'|'.join(MOUNT_FOLDERS)})[a-z0-9]([-a-z0-9]{{0,38}}[a-z0-9])?$")
 ]
 
 
@@ -196,6 +200,59 @@ def env_total(path: str) -> tuple[str, str]:
         f"!has(self.env) || self.env.map(each, has(each.value) ? size(each.value) : 0).sum() <= {ENV_CHARACTERS}",
         f"{path}.env: at most {ENV_CHARACTERS} characters in all values; put longer content into a ConfigMap",
     )
+
+
+class Inputs(Protocol):
+    """A part of the spec with inputs of user code: spec.processing."""
+
+    @property
+    def env(self) -> list[EnvVar]:
+        """Variables."""
+
+    @property
+    def env_from(self) -> list[EnvFrom]:
+        """Sources of variables."""
+
+    @property
+    def volumes(self) -> list[ProgramVolume]:
+        """Folders."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A ConfigMap or Secret that user code gets.
+
+    Attributes:
+        field: The field that names it: env, envFrom or volumes.
+        kind: ConfigMap or Secret.
+        name: Its name.
+        keys: Keys that it must have.
+        optional: Whether the pod starts without it.
+    """
+
+    field: str
+    kind: str
+    name: str
+    keys: tuple[str, ...]
+    optional: bool
+
+
+def references(inputs: Inputs) -> Iterator[Reference]:
+    """The ConfigMaps and Secrets, in the order of the fields."""
+    for source in (variable.value_from for variable in inputs.env if variable.value_from):
+        for kind, key in ((_CONFIG_MAP, source.config_map_key_ref), (_SECRET, source.secret_key_ref)):
+            if key:
+                yield Reference("env", kind, key.name, (key.key,), key.optional)
+    for each in inputs.env_from:
+        for kind, whole in ((_CONFIG_MAP, each.config_map_ref), (_SECRET, each.secret_ref)):
+            if whole:
+                yield Reference("envFrom", kind, whole.name, (), whole.optional)
+    for volume in inputs.volumes:
+        if files := volume.config_map:
+            yield Reference("volumes", _CONFIG_MAP, files.name, tuple(i.key for i in files.items), files.optional)
+        if secret := volume.secret:
+            keys = tuple(item.key for item in secret.items)
+            yield Reference("volumes", _SECRET, secret.secret_name, keys, secret.optional)
 
 
 # --- egress ----------------------------------------------------------------------------------------------------------

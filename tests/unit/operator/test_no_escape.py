@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.programs import MOUNT_ROOTS, is_reserved_env, is_reserved_prefix
+from eventconsumer_api.programs import is_reserved_env, is_reserved_prefix
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.names import child_labels
@@ -112,7 +112,7 @@ HANDLER = {"handler": "shop:Shop"} | INPUTS
 SPARK_COMPONENTS = {labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY}
 OWN_ANNOTATIONS = {labels.ANNOTATION_CONFIG_HASH, labels.ANNOTATION_EXECUTOR}
 ACCOUNTS = dict.fromkeys(SPARK_COMPONENTS, labels.SPARK_SERVICE_ACCOUNT)
-MOUNT_ROOTS_DASHED = tuple(f"{root}-" for root in MOUNT_ROOTS)
+USER_VOLUMES = ("config-", "secrets-", "mnt-")
 POD_FIELDS = {
     "serviceAccountName", "automountServiceAccountToken", "enableServiceLinks", "terminationGracePeriodSeconds",
     "securityContext", "nodeSelector", "tolerations", "affinity", "priorityClassName", "topologySpreadConstraints",
@@ -193,7 +193,7 @@ def check_pod(template: Manifest, spec: dict[str, Any], *, executor: bool = Fals
     assert all(is_place(toleration["key"]) for toleration in pod.get("tolerations", []))
     (container,) = pod["containers"]
     inputs = inputs_of(component, spec)
-    own_volumes, user_volumes = split(pod["volumes"], lambda each: each["name"].startswith(MOUNT_ROOTS_DASHED))
+    own_volumes, user_volumes = split(pod["volumes"], lambda each: each["name"].startswith(USER_VOLUMES))
     for volume in own_volumes:
         check_volume(volume, spec)
     own_env, user_env = split(container.get("env", []), lambda each: not is_reserved_env(each["name"]))

@@ -1,16 +1,22 @@
-"""Checks of one consumer: its conditions, Secrets and pods, and from inside a pod: hub, storage and clock."""
+"""Checks of one consumer: its conditions, Secrets, pods and what its handler gets, and from inside a pod: hub, storage
+and clock.
+"""
 
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.programs import references
+from eventconsumer_api.v1alpha1 import Processing
 from eventconsumer_cli.doctor.findings import Finding, Level
 from eventconsumer_cli.errors import CliError, Forbidden, NotFound
 from eventconsumer_cli.kube.cluster import Cluster
-from eventconsumer_cli.kube.kinds import POD, SECRET, name_of, namespace_of
+from eventconsumer_cli.kube.kinds import CONFIG_MAP, POD, SECRET, name_of, namespace_of
 from eventconsumer_cli.kube.tool import Tool
 from eventconsumer_cli.kube.toolbox import Toolbox
 from eventconsumer_cli.kube.toolpod import why_waiting
@@ -28,7 +34,9 @@ def look(cluster: Cluster, toolbox: Toolbox | None, consumer: Manifest) -> Itera
         consumer: The EventConsumer.
     """
     about = f"{namespace_of(consumer)}/{name_of(consumer)}"
-    findings = [*judge_status(consumer), *secrets(cluster, consumer), *pods(cluster, consumer)]
+    findings = [
+        *judge_status(consumer), *secrets(cluster, consumer), *inputs(cluster, consumer), *pods(cluster, consumer),
+    ]  # fmt: skip
     if toolbox is not None:
         findings += inside(toolbox, consumer)
     yield from (replace(each, consumer=about) for each in findings)
@@ -86,6 +94,38 @@ def secrets(cluster: Cluster, consumer: Manifest) -> Iterator[Finding]:
                 yield Finding(
                     "secret", Level.BROKEN, why, f"put the connection string under key {key} of Secret {name}"
                 )
+
+
+def inputs(cluster: Cluster, consumer: Manifest) -> Iterator[Finding]:
+    """Whether the ConfigMaps and Secrets of a handler, and their keys, exist; values are not read."""
+    namespace = namespace_of(consumer)
+    try:
+        processing = Processing.model_validate(consumer["spec"].get("processing", {}))
+    except ValidationError:
+        yield Finding("inputs", Level.UNKNOWN, "spec.processing has fields that this plugin does not know")
+        return
+    for each in references(processing):
+        used = f"{each.kind} {each.name} for spec.processing.{each.field}"
+        try:
+            found = cluster.get(SECRET if each.kind == "Secret" else CONFIG_MAP, namespace, each.name)
+        except Forbidden:
+            yield Finding("inputs", Level.UNKNOWN, f"{used}: you have no permission to read it")
+            continue
+        except NotFound:
+            created = "secret generic" if each.kind == "Secret" else "configmap"
+            values = " ".join(f"--from-literal={key}=<value>" for key in each.keys or ("<key>",))
+            why, remedy = "it does not exist", f"kubectl -n {namespace} create {created} {each.name} {values}"
+        else:
+            has = (found.get("data") or {}) | (found.get("binaryData") or {})
+            missing = ", ".join(key for key in each.keys if key not in has)
+            why = f"it has no key {missing}, but {', '.join(sorted(has)) or 'none'}" if missing else ""
+            remedy = f"put {missing} into it, or correct spec.processing.{each.field}"
+        if not why:
+            yield Finding("inputs", Level.OK, used)
+        elif each.optional:
+            yield Finding("inputs", Level.OK, f"{used}: {why}; it is optional")
+        else:
+            yield Finding("inputs", Level.BROKEN, f"{used}: {why}", remedy)
 
 
 def pods(cluster: Cluster, consumer: Manifest) -> Iterator[Finding]:

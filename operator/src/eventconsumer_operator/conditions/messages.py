@@ -145,6 +145,8 @@ def _pod_cause(failure: PodFailure) -> str:
             return failure.text or "no node fits the pod"
         case PodCause.WAITING:
             return failure.text or f"image {failure.image}"
+        case PodCause.INPUT_MISSING:
+            return f"{failure.text}: create it, or correct env and envFrom in the spec; the pod then starts by itself"
         case PodCause.ENDED:
             return failure.text or "the pod ended"
 
@@ -153,9 +155,10 @@ def pods_slow(pods: tuple[SlowPod, ...]) -> str:
     """Pods that have not been ready for minutes; empty for none."""
     if not pods:
         return ""
+    needs = f"; its volumes need {' and '.join(pods[0].needs)}: create what is missing" if pods[0].needs else ""
     return (
         f"pod {_and_others(pods[0].pod, len(pods))} has not been ready since {pods[0].since}: kubectl describe pod "
-        f"{pods[0].pod} shows the cause"
+        f"{pods[0].pod} shows the cause{needs}"
     )
 
 

@@ -6,12 +6,12 @@ registry, and the records of Helm, which contain the manifests of a release with
 <name>-host, contain the configuration of an EventConsumer: user code must not read that of another one.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
+from eventconsumer_api.programs import Inputs, references
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.resource.names import HOST_SUFFIX
-from eventconsumer_operator.resource.programs import Inputs
 from eventconsumer_operator.settings import Settings
 
 HELM_RELEASE = "sh.helm.release.v1."
@@ -24,16 +24,12 @@ def check_references(spec: EventConsumerSpec, settings: Settings) -> None:
     Raises:
         SpecError: An object is reserved, or its name has none of the allowed prefixes.
     """
-    inputs = list(programs(spec))
-    credentials = _credentials(spec)
-    for field, name in [*credentials, *(found for part, each in inputs for found in _secrets(part, each))]:
-        if name.startswith(HELM_RELEASE) or name in settings.reserved_secrets:
-            raise SpecError(field, f"{name} is reserved for the operator's own installation: use another Secret")
-        _check_prefix(field, name, settings.secret_name_prefixes, "Secret", "secretNamePrefixes")
-    for field, name in (found for part, each in inputs for found in _config_maps(part, each)):
-        if name.endswith(HOST_SUFFIX):
-            raise SpecError(field, f"{name} has the name of a ConfigMap of hosts: use a ConfigMap with another name")
-        _check_prefix(field, name, settings.config_map_name_prefixes, "ConfigMap", "configMapNamePrefixes")
+    for field, name in _credentials(spec):
+        _check_secret(field, name, settings)
+    for part, inputs in programs(spec):
+        for reference in references(inputs):
+            check = _check_secret if reference.kind == "Secret" else _check_config_map
+            check(f"{part}.{reference.field}", reference.name, settings)
 
 
 def programs(spec: EventConsumerSpec) -> Iterator[tuple[str, Inputs]]:
@@ -41,6 +37,18 @@ def programs(spec: EventConsumerSpec) -> Iterator[tuple[str, Inputs]]:
     yield "spec.processing", spec.processing
     if spec.spark and spec.spark.enabled:
         yield "spec.spark.application", spec.spark.application
+
+
+def _check_secret(field: str, name: str, settings: Settings) -> None:
+    if name.startswith(HELM_RELEASE) or name in settings.reserved_secrets:
+        raise SpecError(field, f"{name} is reserved for the operator's own installation: use another Secret")
+    _check_prefix(field, name, settings.secret_name_prefixes, "Secret", "secretNamePrefixes")
+
+
+def _check_config_map(field: str, name: str, settings: Settings) -> None:
+    if name.endswith(HOST_SUFFIX):
+        raise SpecError(field, f"{name} has the name of a ConfigMap of hosts: use a ConfigMap with another name")
+    _check_prefix(field, name, settings.config_map_name_prefixes, "ConfigMap", "configMapNamePrefixes")
 
 
 def _check_prefix(field: str, name: str, prefixes: tuple[str, ...], kind: str, setting: str) -> None:
@@ -52,40 +60,13 @@ def _check_prefix(field: str, name: str, prefixes: tuple[str, ...], kind: str, s
         )
 
 
-def _credentials(spec: EventConsumerSpec) -> Collection[tuple[str, str]]:
-    found = [
-        (f"{part}.authentication.connectionStringSecretRef.name", secret.name)
-        for part, authentication in (
-            ("spec.eventHub", spec.event_hub.authentication),
-            ("spec.leaseStore", spec.lease_store.authentication),
-            ("spec.sink", spec.sink.authentication),
-        )
-        if (secret := authentication.connection_string_secret_ref)
-    ]
+def _credentials(spec: EventConsumerSpec) -> Iterator[tuple[str, str]]:
+    for part, authentication in (
+        ("spec.eventHub", spec.event_hub.authentication),
+        ("spec.leaseStore", spec.lease_store.authentication),
+        ("spec.sink", spec.sink.authentication),
+    ):
+        if secret := authentication.connection_string_secret_ref:
+            yield f"{part}.authentication.connectionStringSecretRef.name", secret.name
     if spec.proxy and spec.proxy.credentials_secret_ref:
-        found.append(("spec.proxy.credentialsSecretRef.name", spec.proxy.credentials_secret_ref.name))
-    return found
-
-
-def _secrets(part: str, inputs: Inputs) -> Iterator[tuple[str, str]]:
-    for variable in inputs.env:
-        if variable.value_from and (key := variable.value_from.secret_key_ref):
-            yield f"{part}.env", key.name
-    for source in inputs.env_from:
-        if source.secret_ref:
-            yield f"{part}.envFrom", source.secret_ref.name
-    for volume in inputs.volumes:
-        if volume.secret:
-            yield f"{part}.volumes", volume.secret.secret_name
-
-
-def _config_maps(part: str, inputs: Inputs) -> Iterator[tuple[str, str]]:
-    for variable in inputs.env:
-        if variable.value_from and (key := variable.value_from.config_map_key_ref):
-            yield f"{part}.env", key.name
-    for source in inputs.env_from:
-        if source.config_map_ref:
-            yield f"{part}.envFrom", source.config_map_ref.name
-    for volume in inputs.volumes:
-        if volume.config_map:
-            yield f"{part}.volumes", volume.config_map.name
+        yield "spec.proxy.credentialsSecretRef.name", spec.proxy.credentials_secret_ref.name

@@ -3,24 +3,11 @@
 For handlers (spec.processing) and Spark programs (spec.spark.application), whose pods differ in all else.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
-from eventconsumer_api.programs import EnvFrom, EnvVar, ProgramVolume, is_reserved_env, is_reserved_prefix
+from eventconsumer_api.programs import Inputs, ProgramVolume, is_reserved_env, is_reserved_prefix, references
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.resource.written import as_written
-
-
-class Inputs(Protocol):
-    """The part of the spec."""
-
-    @property
-    def env(self) -> list[EnvVar]: ...
-
-    @property
-    def env_from(self) -> list[EnvFrom]: ...
-
-    @property
-    def volumes(self) -> list[ProgramVolume]: ...
 
 
 def check_inputs(field: str, inputs: Inputs) -> None:
@@ -67,6 +54,12 @@ def volumes(inputs: Inputs) -> list[dict[str, Any]]:
 def mounts(inputs: Inputs) -> list[dict[str, Any]]:
     """Mounts of the container, of whole folders: files follow a changed ConfigMap or Secret."""
     return [{"name": each.volume_name, "mountPath": each.mount_path, "readOnly": True} for each in inputs.volumes]
+
+
+def required_objects(inputs: Inputs) -> tuple[str, ...]:
+    """ConfigMaps and Secrets without which the volumes cannot be mounted, such as `ConfigMap shop`; each once."""
+    needed = (each for each in references(inputs) if each.field == "volumes" and not each.optional)
+    return tuple(dict.fromkeys(f"{each.kind} {each.name}" for each in needed))
 
 
 def _volume(volume: ProgramVolume) -> dict[str, Any]:

@@ -38,6 +38,7 @@ ADMINISTRATOR = Settings(
     taint_prefixes=("any", "drain", "slow"),
     priority_classes=("drain",),
     storage_classes=("fast",),
+    egress_cidrs=("10.1.0.0/16", "0.0.0.0/0"),
     network_policies=True,
     operator_namespace="operators",
     metrics_namespaces=("monitoring",),
@@ -61,6 +62,31 @@ FULL: dict[str, Any] = {
 }
 
 PLACE = ("nodeSelector", "tolerations", "affinity", "priorityClassName", "labels", "annotations")
+
+
+HANDLER: dict[str, Any] = {
+    "handler": "shop:Shop",
+    "env": [
+        {"name": "SHOP_MODE", "value": "$(POD_NAME) " + "x" * 300},
+        {"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "shop", "key": "password", "optional": True}}},
+        {"name": "REGION", "valueFrom": {"configMapKeyRef": {"name": "shop", "key": "region"}}},
+    ],
+    "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "shop"}}, {"prefix": "DB_", "secretRef": {"name": "shop"}}],
+    "volumes": [
+        {"mountPath": "/config/shop", "configMap": {"name": "shop", "items": [{"key": "a.b", "path": "c"}]}},
+        {"mountPath": "/secrets/shop", "secret": {"secretName": "shop", "optional": True}},
+    ],
+    "egress": [
+        {
+            "to": [
+                {"ipBlock": {"cidr": "10.1.0.0/16", "except": ["10.1.2.0/24"]}},
+                {"ipBlock": {"cidr": "0.0.0.0/0"}},
+                {"podSelector": {"matchLabels": {"app": "redis"}}},
+            ],
+            "ports": [{"port": 6379}],
+        }
+    ],
+}
 
 
 class Silent:
@@ -136,7 +162,7 @@ async def assert_settled(api: KubernetesApi, namespace: str, settings: Settings 
 async def test_applied_objects_stay_and_parts_that_go_away_are_removed(cluster: Cluster, api: KubernetesApi) -> None:
     """Defaults of the API server are no reason to write again, for the user as for the operator."""
     namespace = cluster.namespace()
-    spec = SPEC | {"pods": FULL}
+    spec = SPEC | {"pods": FULL, "processing": HANDLER}
     version = put(cluster, namespace, spec)
     assert put(cluster, namespace, spec) == version
     manifest = json.dumps(event_consumer("orders", spec, namespace))
@@ -155,13 +181,16 @@ async def test_applied_objects_stay_and_parts_that_go_away_are_removed(cluster: 
     assert await versions(api, namespace) == again != made
     assert await contents(api, namespace) == before
 
-    # Without `spec.pods` its parts leave the template.
+    # Without `spec.pods` and `spec.processing` their parts leave the template.
     put(cluster, namespace, SPEC)
-    assert len((await reconcile(api, namespace)).changes) == 2  # the configuration knows the grace time
+    assert len((await reconcile(api, namespace)).changes) == 3  # the configuration knows the grace time, too
     found = await api.get(STATEFUL_SET, namespace, "orders-host")
     assert found is not None
     template = found["spec"]["template"]
     assert not {"nodeSelector", "tolerations", "affinity", "priorityClassName"} & template["spec"].keys()
+    (container,) = template["spec"]["containers"]
+    assert "envFrom" not in container and {each["name"] for each in container["env"]} == {"POD_NAME", "POD_UID"}
+    assert not [each for each in template["spec"]["volumes"] if each["name"] in {"config-shop", "secrets-shop"}]
     assert not {"team", "shop.example/cost"} & template["metadata"]["labels"].keys()
     await assert_settled(api, namespace)
 
@@ -244,7 +273,7 @@ def restricted(cluster: Cluster) -> str:
 
 @pytest.mark.parametrize("kind", ["secrets", "identity"])
 def test_every_pod_is_admitted_where_pods_are_restricted(cluster: Cluster, restricted: str, kind: str) -> None:
-    spec = SPEC | {"pods": FULL}
+    spec = SPEC | {"pods": FULL, "processing": HANDLER}
     if kind == "identity":
         for part in ("leaseStore", "sink"):
             spec = spec_with(f"{part}.authentication", IDENTITY, spec)
