@@ -113,7 +113,7 @@ WAITS: tuple[WaitingCause, ...] = (
     CannotStart((PodFailure(f"{APPLICATION}-x", PodCause.WAITING, "ErrImagePull", "failed to pull image"),)),
     ContainerNotCreated("storage", "connectionString"),
     ContainerNotCreated("", ""),
-    ContainerNotCreated("storage", "connectionString", (("ConfigMap", "shop"), ("Secret", "database"))),
+    ContainerNotCreated("storage", "connectionString", ("ConfigMap shop", "Secret database")),
     NoExecutors(2, ()),
     NoExecutors(2, (PodFailure(f"{APPLICATION}-exec-1", PodCause.UNSCHEDULABLE, "Unschedulable", "no node fits"),)),
 )

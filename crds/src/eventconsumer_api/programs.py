@@ -203,7 +203,7 @@ def env_total(path: str) -> tuple[str, str]:
 
 
 class Inputs(Protocol):
-    """A part of the spec with inputs of user code: spec.processing."""
+    """A part of the spec with inputs of user code: spec.processing or spec.spark.application."""
 
     @property
     def env(self) -> list[EnvVar]:

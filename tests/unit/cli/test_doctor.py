@@ -209,6 +209,17 @@ def test_what_a_handler_lacks_is_named_with_its_remedy(shell: Shell) -> None:
     assert levels == ["broken", "unknown", "unknown", "unknown"]
 
 
+def test_a_spark_program_needs_its_inputs_where_spark_is_enabled(shell: Shell) -> None:
+    cluster = clinic()
+    application = {"envFrom": [{"prefix": "APP_", "configMapRef": {"name": "report"}}]}
+    spark = cluster.objects["eventconsumers", "shop", "orders"]["spec"]["spark"] = {"application": application}
+    ((level, detail, remedy),) = inputs_of(shell.run(cluster, "doctor", "orders", "-o", "json"))
+    assert (level, detail) == ("broken", "ConfigMap report for spec.spark.application.envFrom: it does not exist")
+    assert remedy.startswith("kubectl -n shop create configmap report")
+    spark["enabled"] = False
+    assert inputs_of(shell.run(cluster, "doctor", "orders", "-o", "json")) == []
+
+
 def test_inputs_of_another_version_are_unknown(shell: Shell) -> None:
     cluster = with_handler()
     cluster.objects["eventconsumers", "shop", "orders"]["spec"]["processing"]["future"] = 1

@@ -362,12 +362,10 @@ def waiting(cause: WaitingCause) -> str:
             )
         case CannotStart(pods):
             return pods_failing(pods)
-        case ContainerNotCreated(secret, key, volumes):
-            named = [f"Secret {secret} with key {key}"] if secret else []
-            named += [f"{kind} {name} with the keys of spec.spark.application.volumes" for kind, name in volumes]
-            exists = "".join(f"{each} exists, that " for each in named[:-1])
-            exists += f"{named[-1]} exists, and that " if named else ""
-            return f"the driver's container is not created yet: check that {exists}the image can be pulled"
+        case ContainerNotCreated(secret, key, needs):
+            exists = f"Secret {secret} with key {key} exists, and that " if secret else ""
+            volumes = f"; its volumes need {' and '.join(needs)}: create what is missing" if needs else ""
+            return f"the driver's container is not created yet: check that {exists}the image can be pulled{volumes}"
         case NoExecutors(wanted, pods):
             return f"0 of {wanted} executors are running: " + (
                 pods_failing(pods)

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 
 from eventconsumer_api.host_config import Credential
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.spark import Application as Program
 from eventconsumer_api.spark import Spark
 from eventconsumer_operator.kube.manifest import JOB, SPARK_OPERATORS, describe, is_being_deleted, kind_of
 from eventconsumer_operator.resource.observed import Observed
@@ -23,6 +22,7 @@ from eventconsumer_operator.resource.podfailures import (
     pod_failures,
     termination_message,
 )
+from eventconsumer_operator.resource.programs import required_objects
 from eventconsumer_operator.spark.applications import (
     Application,
     ApplicationState,
@@ -195,12 +195,12 @@ class ContainerNotCreated:
     Attributes:
         secret: Secret of the sink's credential; empty: none.
         key: Key in it.
-        volumes: Kind and name of each ConfigMap and Secret that the program's volumes require.
+        needs: ConfigMaps and Secrets that the program's volumes need, such as `ConfigMap shop`.
     """
 
     secret: str
     key: str
-    volumes: tuple[tuple[str, str], ...] = ()
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -308,19 +308,10 @@ def _waits(
     if failures:
         yield CannotStart(failures)
     elif age > _CREATION_GRACE and any(_is_creating(pod) for pod in living):
-        yield ContainerNotCreated(credential.secret, credential.key, tuple(_required(spark.application)))
+        yield ContainerNotCreated(credential.secret, credential.key, required_objects(spark.application))
     has_executors = found is not None and not is_local(found)
     if has_executors and application.state is ApplicationState.RUNNING and age > _EXECUTORS_GRACE:
         yield from _without_executors(application, observed, spark)
-
-
-def _required(application: Program) -> Iterator[tuple[str, str]]:
-    """Kind and name of each ConfigMap and Secret without which the kubelet does not start the program's pod."""
-    for volume in application.volumes:
-        if volume.config_map and not volume.config_map.optional:
-            yield "ConfigMap", volume.config_map.name
-        if volume.secret and not volume.secret.optional:
-            yield "Secret", volume.secret.secret_name
 
 
 def _is_creating(pod: Manifest) -> bool:

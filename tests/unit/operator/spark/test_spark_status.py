@@ -157,9 +157,17 @@ def test_a_driver_that_is_starting_is_no_trouble() -> None:
     needing = spec_with("spark.application", {"volumes": volumes}, WITH_SPARK)
     late = NOW + timedelta(seconds=310)
     message = healthy(world(job(NAME), spec=needing, drivers=(driver(creating),), now=late))[2]
-    keys = "with the keys of spec.spark.application.volumes exists"
-    assert f"ConfigMap shop {keys}, that Secret database {keys}, and that the image" in message
+    assert "; its volumes need ConfigMap shop and Secret database: create what is missing" in message
     assert "maybe" not in message
+
+
+def test_a_driver_whose_variables_have_no_source_names_it_with_the_remedy() -> None:
+    said = 'configmap "shop" not found'
+    waiting = {"state": {"waiting": {"reason": "CreateContainerConfigError", "message": said}}, "image": "spark:1"}
+    seen = world(job(NAME), drivers=(driver({"phase": "Pending", "containerStatuses": [waiting]}),))
+    status, reason, message = healthy(seen)
+    assert (status, reason) == ("False", "SparkWaiting")
+    assert f"CreateContainerConfigError: {said}: create it, or correct env and envFrom in the spec" in message
 
 
 def test_no_secret_is_told() -> None:
