@@ -35,18 +35,21 @@ def metadata(pod: SparkPod, own: Mapping[str, str], annotations: Mapping[str, st
 
 def storage(pod: SparkPod) -> dict[str, dict[str, str]]:
     """Requests and limits of ephemeral storage, with the scratch volume where it is on the node."""
-    own = _LIMIT_BESIDE_SCRATCH_MIB if pod.scratch else _LIMIT_MIB
     scratch = pod.scratch
     on_node = math.ceil(amount(scratch.size) / 2**20) if scratch and not scratch.storage_class_name else 0
     return {
         "requests": {"ephemeral-storage": f"{_REQUEST_MIB + on_node}Mi"},
-        "limits": {"ephemeral-storage": f"{own + on_node}Mi"},
+        "limits": {"ephemeral-storage": f"{_tmp_mib(pod) + on_node}Mi"},
     }
+
+
+def _tmp_mib(pod: SparkPod) -> int:
+    return _LIMIT_BESIDE_SCRATCH_MIB if pod.scratch else _LIMIT_MIB
 
 
 def volumes(launch: Launch, pod: SparkPod) -> list[dict[str, Any]]:
     """The volume of /tmp, the scratch volume, and those of the program."""
-    tmp = tmp_volume(f"{_LIMIT_BESIDE_SCRATCH_MIB if pod.scratch else _LIMIT_MIB}Mi")
+    tmp = tmp_volume(f"{_tmp_mib(pod)}Mi")
     scratch = [_scratch(pod.scratch, {**pod.labels, **launch.labels})] if pod.scratch else []
     return [tmp, *scratch, *programs.volumes(launch.spark.application)]
 
