@@ -23,18 +23,20 @@ RESERVED_ENV_PREFIXES = (
     "EVENTCONSUMER_", "POD_", "KUBERNETES_",
     # Sign-in: azure-identity's EnvironmentCredential, WorkloadIdentityCredential and ManagedIdentityCredential.
     "AZURE_", "IDENTITY_", "MSI_", "IMDS_",
-    # Certificates and libraries of OpenSSL, requests and curl.
-    "SSL", "OPENSSL_", "REQUESTS_", "CURL_",
+    # Certificates and modules of OpenSSL.
+    "SSL_", "OPENSSL_",
     # ld.so(8), mallopt(3), tunables of glibc, iconv(3), and tini, which starts each container.
     "LD_", "MALLOC_", "GLIBC_", "GCONV_", "TINI_",
     # python3(1), pyarrow, and the start scripts of Java, Hadoop and Spark.
-    "PYTHON", "ARROW_", "JAVA", "_JAVA", "JDK_", "HADOOP_", "HDFS_", "YARN_", "SPARK_", "PYSPARK_",
+    "PYTHON", "ARROW_", "JAVA_", "_JAVA", "JDK_", "HADOOP_", "HDFS_", "YARN_", "SPARK_", "PYSPARK_",
 )  # fmt: skip
 RESERVED_ENV_NAMES = (
-    # bash(1), which starts Spark, environ(7), and the proxies of urllib, requests and aiohttp.
+    # bash(1), which starts Spark, environ(7), and of urllib, requests and aiohttp: proxies, certificates, keys of
+    # connections, passwords.
     "PATH", "HOME", "HOSTNAME", "SHELL", "SHELLOPTS", "BASHOPTS", "PS4", "CDPATH", "GLOBIGNORE", "POSIXLY_CORRECT",
-    "ENV", "BASH_ENV", "IFS", "TMPDIR", "TEMP", "TMP", "NETRC", "CLASSPATH",
-    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
+    "ENV", "BASH_ENV", "IFS", "TMPDIR", "TEMP", "TMP", "CLASSPATH",
+    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSLKEYLOGFILE",
+    "NETRC",
     # resolver(5), hostname(7) and locale(7): they change which host a name means, or load files.
     "HOSTALIASES", "LOCALDOMAIN", "RES_OPTIONS", "RESOLV_HOST_CONF", "LOCPATH", "NLSPATH", "TZDIR",
     # With these Spark takes its pod for a container of YARN (org.apache.spark.util.Utils).
@@ -48,7 +50,7 @@ ENV_CHARACTERS = 16_384
 _CONFIG_MAP, _SECRET = "ConfigMap", "Secret"
 _PREFIX_LIST = f"[{', '.join(repr(prefix) for prefix in RESERVED_ENV_PREFIXES)}]"
 _NAME_LIST = f"[{', '.join(repr(name) for name in RESERVED_ENV_NAMES)}]"
-_RESERVED = "EVENTCONSUMER_*, KUBERNETES_*, AZURE_*, PYTHON*, LD_*, SSL*, JAVA*, SPARK_*, PATH, HOME and HTTPS_PROXY"
+_RESERVED = "EVENTCONSUMER_*, KUBERNETES_*, AZURE_*, PYTHON*, LD_*, SSL_*, JAVA_*, SPARK_*, PATH, HOME and HTTPS_PROXY"
 
 ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 Key = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]

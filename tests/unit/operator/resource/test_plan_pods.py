@@ -346,7 +346,8 @@ def test_flags_of_the_administrator() -> None:
             *IMAGES, "--pod-metadata-prefix", "shop.example/", "--pod-metadata-prefix", "team",
             "--priority-class", "low", "--storage-class", "fast",
             "--node-label-prefix", "pool", "--taint-prefix", "spot",
-            "--secret-name-prefix", "evc-", "--reserved-secret", "fleet",
+            "--secret-name-prefix", "evc-", "--reserved-secret", "fleet", "--config-map-name-prefix", "app-",
+            "--egress-cidr", "10.1.0.0/16", "--egress-cidr", "fd00:1::/64", "--egress-namespace", "data",
             "--hub-suffix", "*.Hubs.Shop.example", "--storage-suffix", "shop.example",
             "--storage-suffix", "other.example", "--proxy-suffix", "proxy.shop.example",
             "--metrics-namespace", "monitoring", "--network-policies", "--namespace", "shop",
@@ -357,6 +358,8 @@ def test_flags_of_the_administrator() -> None:
     assert (settings.priority_classes, settings.storage_classes) == (("low",), ("fast",))
     assert (settings.node_label_prefixes, settings.taint_prefixes) == (("pool",), ("spot",))
     assert (settings.secret_name_prefixes, settings.reserved_secrets) == (("evc-",), ("fleet",))
+    assert settings.config_map_name_prefixes == ("app-",)
+    assert (settings.egress_cidrs, settings.egress_namespaces) == (("10.1.0.0/16", "fd00:1::/64"), ("data",))
     assert settings.hub_suffixes == ("hubs.shop.example",)
     assert settings.storage_suffixes == ("shop.example", "other.example")
     assert settings.proxy_suffixes == ("proxy.shop.example",)
@@ -376,6 +379,8 @@ def test_by_default_azures_clouds_and_nothing_else() -> None:
         == settings.metrics_namespaces
         == settings.node_label_prefixes
         == settings.taint_prefixes
+        == settings.egress_cidrs
+        == settings.egress_namespaces
         == ()
     )
     assert settings.network_policies is False
@@ -384,6 +389,7 @@ def test_by_default_azures_clouds_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
+        (["--namespace", "shop", "--egress-cidr", "10.1.2.3/16"], "10.1.2.3/16 has host bits set: write a range"),
         (["--pod-metadata-prefix", "kubernetes.io/", "--namespace", "a"], "is reserved"),
         (["--hub-suffix", "not a domain", "--namespace", "a"], "is not a domain"),
         (["--proxy-suffix", "", "--namespace", "a"], "is not a domain"),

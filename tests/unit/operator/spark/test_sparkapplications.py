@@ -115,6 +115,10 @@ def test_executors_are_as_those_of_the_native_launcher(launcher: str) -> None:
         native = executor_of(made("Native", settings=PLACING, mode="Executors", **spark))
         native["spec"]["containers"][0]["name"] = EXECUTOR_CONTAINER
         assert executor == {"metadata": native["metadata"], "spec": native["spec"]}
+    given = PLACED["executor"]
+    place = {name: given[name] for name in ("nodeSelector", "tolerations", "affinity")}
+    assert place.items() <= executor["spec"].items()
+    assert executor["metadata"]["labels"].items() >= given["labels"].items()
 
 
 def test_driver_and_executors_have_what_the_program_gets() -> None:
