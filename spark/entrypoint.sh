@@ -7,7 +7,8 @@
 #   executor                                      role of the pods that the driver creates
 # In cluster mode the properties file has all properties except spark.driver.bindAddress (SPARK_DRIVER_BIND_ADDRESS) and
 # ALWAYS.
-# In client mode the driver expects POD_NAME, POD_IP and POD_NAMESPACE (downward API), and sets itself:
+# In client mode the driver expects POD_NAME, POD_IP and POD_NAMESPACE (downward API), and the template of the executors in
+# /etc/eventconsumer/executor/pod.json (also from the downward API: the operator writes it), and sets itself:
 #   spark.master, spark.submit.deployMode, spark.kubernetes.{namespace,driver.pod.name}, spark.driver.{host,bindAddress,port},
 #   spark.driver.blockManager.port, spark.kubernetes.authenticate.{caCertFile,oauthTokenFile},
 #   spark.kubernetes.executor.{podTemplateFile,podTemplateContainerName,disableConfigMap},
@@ -87,7 +88,7 @@ with_executors() {
     --conf spark.driver.blockManager.port=7079
     --conf "spark.kubernetes.authenticate.caCertFile=$SERVICE_ACCOUNT/ca.crt"
     --conf "spark.kubernetes.authenticate.oauthTokenFile=$SERVICE_ACCOUNT/token"
-    --conf spark.kubernetes.executor.podTemplateFile=/opt/spark/executor-pod.yaml
+    --conf spark.kubernetes.executor.podTemplateFile=/etc/eventconsumer/executor/pod.json
     --conf spark.kubernetes.executor.podTemplateContainerName=executor
     "${ALWAYS[@]}"
   )

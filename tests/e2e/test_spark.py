@@ -26,6 +26,13 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
     if b"SparkSubmit" in open(f"/proc/{pid}/cmdline", "rb").read():
         os.kill(int(pid), signal.SIGKILL)
 """
+# The settings of the program, Spark's local directory, and its contents.
+SHOW = """
+import json, os, pathlib
+file = pathlib.Path("/config/shop/MODE").read_text()
+print(json.dumps([os.environ["APP_MODE"], file, os.environ["SPARK_LOCAL_DIRS"], os.listdir("/scratch")]))
+"""
+SETTINGS = "spark-settings"
 # More than the pod has, in pieces of which none is as large as Java: so Java is what the kernel kills.
 EXHAUST = """
 import os, time
@@ -208,9 +215,39 @@ def test_a_resident_driver_processes_later_batches_and_ends_when_it_is_killed_ou
 
 
 @pytest.mark.long
-def test_executors_of_a_resident_driver_end_while_it_waits_and_come_back(shop: SparkShop) -> None:
-    shop.apply(mode="Executors", keepAliveSeconds=600)
+def test_executors_of_a_resident_driver_end_while_it_waits_and_come_back_with_place_disk_and_settings(
+    shop: SparkShop,
+) -> None:
+    upgrade(shop.demo, "--set", "nodeLabelPrefixes={kubernetes.io/os}")
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": SETTINGS}, "data": {"MODE": "strict"}}
+    shop.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(settings))
+    size = {"cores": 1, "coreRequest": "100m", "memory": "512m"}
+    pod = size | {"nodeSelector": {"kubernetes.io/os": "linux"}, "scratch": {"size": "256Mi"}}
+    shop.apply(
+        mode="Executors",
+        keepAliveSeconds=600,
+        driver=pod,
+        executor=pod | {"instances": 1},
+        application={
+            "envFrom": [{"prefix": "APP_", "configMapRef": {"name": SETTINGS}}],
+            "volumes": [{"mountPath": "/config/shop", "configMap": {"name": SETTINGS}}],
+        },
+    )
     shop.publish()
+    for role in ("driver", "executor"):
+        found = shop.running(role)
+        assert found["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
+        name = found["metadata"]["name"]
+
+        def shown(name: str = name) -> list[Any] | None:
+            """What the pod sees, as soon as Spark uses its disk."""
+            try:
+                seen: list[Any] = json.loads(shop.cluster.kubectl("exec", name, "--", "python3", "-c", SHOW))
+            except DemoError:
+                return None
+            return seen if any(each.startswith("blockmgr-") for each in seen[-1]) else None
+
+        assert shop.until(shown, f"Spark uses the disk of the {role}")[:3] == ["strict", "strict", "/scratch"]
     driver = shop.running("driver")["metadata"]["name"]
     shop.until_processed()
     shop.until(lambda: not shop.pods("executor"), "all executors are gone")
@@ -220,6 +257,8 @@ def test_executors_of_a_resident_driver_end_while_it_waits_and_come_back(shop: S
     spark = shop.until_processed()
     assert (spark["attempt"], spark["mode"], spark["failures"]) == (1, "Executors", 0), spark
     shop.apply()
+    shop.cluster.kubectl("delete", "configmap", SETTINGS)
+    upgrade(shop.demo, "--set-json", "nodeLabelPrefixes=[]")
 
 
 @pytest.mark.long

@@ -14,6 +14,9 @@ ANNOTATION_CONFIG_HASH = "eventconsumer.io/config-hash"
 ANNOTATION_RESIDENT = "eventconsumer.io/resident"
 """Annotation of an application with a resident driver: a digest of the manifest, to find outdated applications."""
 
+ANNOTATION_EXECUTOR = "eventconsumer.io/executor"
+"""Annotation of a driver pod with the template of its executors, as JSON; the pod sees it as `EXECUTOR_FILE`."""
+
 COMPONENT_HOST = "host"
 COMPONENT_SPARK = "spark"
 COMPONENT_PROBE = "probe"
@@ -26,6 +29,7 @@ HOST_PORT = 8080
 CONFIG_FILE = "/etc/eventconsumer/config.json"
 FLEET_KEY_FILE = "/etc/eventconsumer/fleet.pem"
 """Public key of the operator (PEM), beside the configuration but not part of its digest: a new key restarts no pod."""
+EXECUTOR_FILE = "/etc/eventconsumer/executor/pod.json"
 SECRETS_DIR = "/var/run/secrets/eventconsumer.io"
 CONFIG_ENV = "EVENTCONSUMER_CONFIG_JSON"
 BATCH_JOB_ENV = "EVENTCONSUMER_BATCH_JOB"

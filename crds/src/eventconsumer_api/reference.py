@@ -25,6 +25,7 @@ change once it is set. Fields that are not listed are refused. Names are camelCa
 The number of hosts is also the subresource `scale` (`kubectl scale evc NAME --replicas=N`, or an autoscaler), if
 `spec.scaling.mode` is `Fixed`.
 """
+_PATH = re.compile(r'("message": ")[\w.\[\]*]+: ')
 _KEEPS = re.compile(r"self\.(\w+) == oldSelf\.\1|\(has\(self\.(\w+)\) \? self\.\2")
 
 
@@ -106,8 +107,9 @@ def _target(path: str, schema: Schema) -> tuple[str, Schema | None]:
 
 
 def _content(schema: Schema) -> str:
-    """Key for equal objects: all keywords except the description."""
-    return json.dumps({name: value for name, value in schema.items() if name != "description"}, sort_keys=True)
+    """Key for equal objects: all keywords except the description, and without the paths in messages."""
+    content = json.dumps({name: value for name, value in schema.items() if name != "description"}, sort_keys=True)
+    return _PATH.sub(r"\1", content)
 
 
 def _type(schema: Schema, link: str) -> str:

@@ -1,4 +1,4 @@
-"""Scheduling of host pods: the parts of Kubernetes' scheduling fields that a user may set.
+"""Fields of pods that a user may set: where they run, and their labels and annotations.
 
 A typed list without pass-through: other fields cannot be set. Terms about other pods apply only to the resource's own
 namespace.
@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules
+from eventconsumer_api.model import Model, rules, total
 
 LabelValue = Annotated[str, Field(max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")]
 LabelName = Annotated[str, Field(min_length=1, max_length=317, pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9][-A-Za-z0-9_.]*$")]
@@ -43,7 +43,7 @@ class TaintEffect(StrEnum):
 
 
 class Toleration(Model):
-    """A taint that host pods tolerate."""
+    """A taint that pods tolerate."""
 
     model_config = rules(
         (
@@ -68,7 +68,7 @@ class Toleration(Model):
     toleration_seconds: int | None = Field(
         default=None,
         ge=0,
-        description="Time a host stays after the taint was added, seconds. Absent: forever. For effect NoExecute.",
+        description="Time a pod stays after the taint was added, seconds. Absent: forever. For effect NoExecute.",
     )
 
 
@@ -132,10 +132,10 @@ class NodeAffinity(Model):
     """Which nodes."""
 
     required_during_scheduling_ignored_during_execution: NodeTerms | None = Field(
-        default=None, description="Nodes that hosts must run on; running hosts are not moved."
+        default=None, description="Nodes that pods must run on; running pods are not moved."
     )
     preferred_during_scheduling_ignored_during_execution: list[PreferredNode] = Field(
-        default=[], max_length=16, description="Nodes that hosts should run on."
+        default=[], max_length=16, description="Nodes that pods should run on."
     )
 
 
@@ -177,7 +177,7 @@ class PodAffinity(Model):
     """Which other pods."""
 
     required_during_scheduling_ignored_during_execution: list[PodTerm] = Field(
-        default=[], max_length=16, description="Requirements at scheduling time; running hosts are not moved."
+        default=[], max_length=16, description="Requirements at scheduling time; running pods are not moved."
     )
     preferred_during_scheduling_ignored_during_execution: list[PreferredPod] = Field(
         default=[], max_length=16, description="Preferences at scheduling time."
@@ -185,10 +185,55 @@ class PodAffinity(Model):
 
 
 class Affinity(Model):
-    """Where host pods want to run."""
+    """Where pods must or should run."""
 
     node_affinity: NodeAffinity | None = Field(default=None, description="Required and preferred nodes.")
     pod_affinity: PodAffinity | None = Field(default=None, description="Required and preferred pods to be near to.")
     pod_anti_affinity: PodAffinity | None = Field(
         default=None, description="Required and preferred pods to be away from."
     )
+
+
+class PodFields(Model):
+    """Where pods run, and their labels and annotations. Subclasses attach `pod_rules`."""
+
+    node_selector: dict[LabelName, LabelValue] = Field(
+        default={}, max_length=32, description="Labels of the nodes to run on. The administrator must allow them."
+    )
+    tolerations: list[Toleration] = Field(
+        default=[], max_length=32, description="Taints of nodes to tolerate. The administrator must allow their keys."
+    )
+    affinity: Affinity | None = Field(
+        default=None,
+        description="Node and pod affinity. In addition, hosts prefer to spread over nodes and zones.",
+    )
+    priority_class_name: str | None = Field(
+        default=None,
+        max_length=253,
+        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+        description="Priority class. The operator's administrator must allow it.",
+    )
+    labels: dict[LabelName, LabelValue] = Field(
+        default={}, max_length=32, description="Labels of the pods. The administrator must allow their prefix."
+    )
+    annotations: dict[LabelName, Annotated[str, Field(max_length=4096)]] = Field(
+        default={}, max_length=32, description="Annotations of the pods. The administrator must allow their prefix."
+    )
+
+
+def pod_rules(path: str) -> tuple[tuple[str, str], ...]:
+    """Rules of `PodFields`.
+
+    Args:
+        path: Path of the subclass's field in the spec, for the messages.
+    """
+    domains = (*RESERVED_DOMAINS, "app.kubernetes.io")
+    is_free = " && ".join(f"!key.startsWith('{domain}/')" for domain in domains)
+    reserved = (
+        (
+            f"!has(self.{field}) || self.{field}.all(key, {is_free})",
+            f"{path}.{field}: keys of {', '.join(RESERVED_DOMAINS)} are reserved",
+        )
+        for field in ("labels", "annotations")
+    )
+    return (*reserved, total("annotations", f"{path}.annotations", 16_384, pairs=True))

@@ -6,7 +6,9 @@ from typing import Annotated
 from pydantic import Field
 
 from eventconsumer_api.model import Model, rules, total
+from eventconsumer_api.programs import EnvFroms, EnvVars, ProgramVolumes, env_total
 from eventconsumer_api.scalars import JavaMemory, Quantity
+from eventconsumer_api.scheduling import PodFields, pod_rules
 
 DAY_SECONDS = 86_400
 IN_FLIGHT_MAX = 16
@@ -88,6 +90,7 @@ class Application(Model):
     model_config = rules(
         total("arguments", "spark.application.arguments", 32_768),
         total("conf", "spark.application.conf", 32_768, pairs=True),
+        env_total("spark.application"),
     )
 
     image: str | None = Field(
@@ -116,22 +119,80 @@ class Application(Model):
         description="Spark properties, such as spark.sql.shuffle.partitions. Properties of placement and identity are "
         "reserved. Never put secrets here.",
     )
+    env: EnvVars = Field(default=[], description="Environment of the program, in the driver and in executors.")
+    env_from: EnvFroms = Field(
+        default=[], description="ConfigMaps and Secrets whose keys become variables, in the driver and in executors."
+    )
+    volumes: ProgramVolumes = Field(
+        default=[], description="ConfigMaps and Secrets as files, in the driver and in executors."
+    )
 
 
-class SparkPod(Model):
-    """Size of a driver or executor."""
+class Scratch(Model):
+    """Storage of one pod for the files that Spark shuffles and spills (spark.local.dir)."""
+
+    model_config = rules(
+        (
+            "quantity(string(self.size)).compareTo(quantity('1Mi')) >= 0",
+            "scratch.size must be 1Mi or more: use 50Gi, for example",
+        ),
+    )
+
+    size: Quantity = Field(
+        description="Size, such as 50Gi. Without storageClassName, it is reserved on the node, as ephemeral storage."
+    )
+    storage_class_name: str | None = Field(
+        default=None,
+        max_length=253,
+        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+        description="Storage class of a volume for each pod, which is created and deleted with the pod. The operator's "
+        "administrator must allow it. Absent: the disk of the node.",
+    )
+
+
+class SparkPod(PodFields):
+    """Size and placement of a driver or executor."""
 
     cores: int = Field(default=1, ge=1, le=64, description="Task slots (threads).")
     core_request: Quantity | None = Field(default=None, description="CPU request. Default: cores.")
     memory: JavaMemory = Field(
         default="1g", description="Heap size, such as 1g. The pod's memory is this and Spark's overhead."
     )
+    scratch: Scratch | None = Field(
+        default=None,
+        description="Storage for the files that Spark shuffles and spills. Absent: up to 32 GiB on the disk of the "
+        "node, for these files and all others of the pod.",
+    )
+
+
+class Driver(SparkPod):
+    """Size and placement of the driver."""
+
+    model_config = rules(*pod_rules("spark.driver"))
 
 
 class Executors(SparkPod):
-    """Size and number of executors."""
+    """Size, placement and number of executors."""
 
-    instances: int = Field(default=2, ge=1, le=1000, description="Number of executor pods.")
+    model_config = rules(
+        *pod_rules("spark.executor"),
+        (
+            "!has(self.minInstances) || self.minInstances <= (has(self.instances) ? self.instances : 2)",
+            "spark.executor.minInstances must not be above spark.executor.instances",
+        ),
+    )
+
+    instances: int = Field(
+        default=2, ge=1, le=1000, description="Number of executor pods; with minInstances the maximum."
+    )
+    min_instances: int | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="Minimum number of executor pods, for dynamic allocation: Spark adds executors up to instances "
+        "while tasks wait, and removes idle ones. A resident driver keeps this number while it waits. Absent: always "
+        "instances, and none while a resident driver waits.",
+    )
 
 
 class OutputFormat(StrEnum):
@@ -287,8 +348,8 @@ class Spark(Model):
         description="Mode Auto: maximum size of the files of a batch that runs in the driver, bytes.",
     )
     application: Application = Field(default=Application(), description="The program.")
-    driver: SparkPod = Field(default=SparkPod(), description="Size of the driver.")
-    executor: Executors = Field(default=Executors(), description="Size and number of executors.")
+    driver: Driver = Field(default=Driver(), description="Size and placement of the driver.")
+    executor: Executors = Field(default=Executors(), description="Size, placement and number of executors.")
     output: Output | None = Field(default=None, description="Destination of the result.")
     timeout_seconds: int = Field(
         default=3600,

@@ -4,6 +4,7 @@ import argparse
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_network
 from pathlib import Path
 
 from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES, SUFFIX_PATTERN
@@ -26,17 +27,21 @@ class Settings:
         handler_image_prefixes: Allowed prefixes of spec.processing.image; empty: no images of users.
         spark_image_prefixes: Allowed prefixes of spec.spark.application.image; empty: no images of users.
         secret_name_prefixes: Allowed prefixes of the names of Secrets; empty: all names.
+        config_map_name_prefixes: Allowed prefixes of the names of ConfigMaps; empty: all names.
         reserved_secrets: Names of Secrets of the operator's own installation, which no spec may name.
-        pod_metadata_prefixes: Allowed keys of spec.pods.labels and .annotations: all keys of a domain for a prefix that
+        pod_metadata_prefixes: Allowed keys of labels and annotations of pods: all keys of a domain for a prefix that
             ends with a slash, else exactly that key; empty: none.
-        node_label_prefixes: Allowed labels of nodes in spec.pods.nodeSelector and .affinity, in the same form; empty:
+        node_label_prefixes: Allowed labels of nodes in nodeSelector and affinity of pods, in the same form; empty:
             none.
-        taint_prefixes: Allowed keys of spec.pods.tolerations, in the same form; empty: none.
-        priority_classes: Allowed values of spec.pods.priorityClassName; empty: none.
+        taint_prefixes: Allowed keys of tolerations of pods, in the same form; empty: none.
+        priority_classes: Allowed values of priorityClassName of pods; empty: none.
+        storage_classes: Allowed values of spec.spark.driver.scratch.storageClassName, and of executors; empty: none.
         hub_suffixes: Allowed suffixes of namespaces of Event Hubs: a host is <namespace>.<suffix>.
         storage_suffixes: Allowed suffixes of storage accounts: a host is <account>.blob.<suffix>, or has dfs for blob.
         proxy_suffixes: Allowed domains of spec.proxy.url; empty: none.
         allow_insecure_endpoints: Allow plain HTTP and AMQP, IP addresses, localhost and any domain; for emulators only.
+        egress_cidrs: Ranges of addresses that spec.processing.egress may name, or parts of them; empty: none.
+        egress_namespaces: Namespaces whose pods spec.processing.egress may name, besides its own.
         network_policies: Whether the pods of hosts and of Spark get NetworkPolicies.
         operator_namespace: Namespace of this operator, which may connect to hosts; empty: unknown.
         metrics_namespaces: Namespaces whose pods may read the metrics of hosts too.
@@ -57,15 +62,19 @@ class Settings:
     handler_image_prefixes: tuple[str, ...] = ()
     spark_image_prefixes: tuple[str, ...] = ()
     secret_name_prefixes: tuple[str, ...] = ()
+    config_map_name_prefixes: tuple[str, ...] = ()
     reserved_secrets: tuple[str, ...] = ()
     pod_metadata_prefixes: tuple[str, ...] = ()
     node_label_prefixes: tuple[str, ...] = ()
     taint_prefixes: tuple[str, ...] = ()
     priority_classes: tuple[str, ...] = ()
+    storage_classes: tuple[str, ...] = ()
     hub_suffixes: tuple[str, ...] = AZURE_HUB_SUFFIXES
     storage_suffixes: tuple[str, ...] = AZURE_STORAGE_SUFFIXES
     proxy_suffixes: tuple[str, ...] = ()
     allow_insecure_endpoints: bool = False
+    egress_cidrs: tuple[str, ...] = ()
+    egress_namespaces: tuple[str, ...] = ()
     network_policies: bool = False
     operator_namespace: str = ""
     metrics_namespaces: tuple[str, ...] = ()
@@ -161,15 +170,19 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         handler_image_prefixes=tuple(given.handler_image_prefix),
         spark_image_prefixes=tuple(given.spark_image_prefix),
         secret_name_prefixes=tuple(given.secret_name_prefix),
+        config_map_name_prefixes=tuple(given.config_map_name_prefix),
         reserved_secrets=tuple(given.reserved_secret),
         pod_metadata_prefixes=tuple(given.pod_metadata_prefix),
         node_label_prefixes=tuple(given.node_label_prefix),
         taint_prefixes=tuple(given.taint_prefix),
         priority_classes=tuple(given.priority_class),
+        storage_classes=tuple(given.storage_class),
         hub_suffixes=tuple(given.hub_suffix) or AZURE_HUB_SUFFIXES,
         storage_suffixes=tuple(given.storage_suffix) or AZURE_STORAGE_SUFFIXES,
         proxy_suffixes=tuple(given.proxy_suffix),
         allow_insecure_endpoints=given.allow_insecure_endpoints,
+        egress_cidrs=tuple(given.egress_cidr),
+        egress_namespaces=tuple(given.egress_namespace),
         network_policies=given.network_policies,
         operator_namespace=own[0] if own else "",
         metrics_namespaces=tuple(given.metrics_namespace),
@@ -193,6 +206,12 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         help="allowed prefix of the names of Secrets in a spec; may be repeated; default: all names",
     )
     parser.add_argument(
+        "--config-map-name-prefix",
+        action="append",
+        default=[],
+        help="allowed prefix of the names of ConfigMaps in a spec; may be repeated; default: all names",
+    )
+    parser.add_argument(
         "--reserved-secret",
         action="append",
         default=[],
@@ -203,25 +222,31 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=_metadata_prefix,
-        help="allowed key of spec.pods.labels and .annotations, or domain/ for all its keys; may be repeated",
+        help="allowed key of labels and annotations of pods, or domain/ for all its keys; may be repeated",
     )
     parser.add_argument(
         "--node-label-prefix",
         action="append",
         default=[],
-        help="allowed label in spec.pods.nodeSelector and .affinity, or domain/ for all its keys; may be repeated",
+        help="allowed label in nodeSelector and affinity of pods, or domain/ for all its keys; may be repeated",
     )
     parser.add_argument(
         "--taint-prefix",
         action="append",
         default=[],
-        help="allowed key of spec.pods.tolerations, or domain/ for all its keys; may be repeated",
+        help="allowed key of tolerations of pods, or domain/ for all its keys; may be repeated",
     )
     parser.add_argument(
         "--priority-class",
         action="append",
         default=[],
-        help="allowed value of spec.pods.priorityClassName; may be repeated",
+        help="allowed value of priorityClassName of pods; may be repeated",
+    )
+    parser.add_argument(
+        "--storage-class",
+        action="append",
+        default=[],
+        help="allowed value of storageClassName of spec.spark.driver.scratch and .executor.scratch; may be repeated",
     )
     parser.add_argument(
         "--hub-suffix",
@@ -247,6 +272,20 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         help="allowed domain of spec.proxy.url; may be repeated; default: none",
     )
     parser.add_argument("--endpoint-suffix", type=_replaced, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--egress-cidr",
+        action="append",
+        default=[],
+        type=_cidr,
+        help="range of addresses that spec.processing.egress may name, such as 10.1.0.0/16; may be repeated; "
+        "default: none",
+    )
+    parser.add_argument(
+        "--egress-namespace",
+        action="append",
+        default=[],
+        help="namespace whose pods spec.processing.egress may name, besides its own; may be repeated; default: none",
+    )
     parser.add_argument("--network-policies", action="store_true", help="give hosts and Spark NetworkPolicies")
     parser.add_argument(
         "--metrics-namespace",
@@ -260,6 +299,13 @@ def _metadata_prefix(text: str) -> str:
     if is_reserved(text):
         raise argparse.ArgumentTypeError(f"{text} is reserved for Kubernetes and this operator")
     return text
+
+
+def _cidr(text: str) -> str:
+    try:
+        return str(ip_network(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}: write a range of addresses like 10.1.0.0/16") from None
 
 
 def _suffix(text: str) -> str:

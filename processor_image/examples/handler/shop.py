@@ -4,9 +4,11 @@ An event is `{"order": "A-17", "cents": 1250}`. SQLite represents your database.
 crash, so a booking is stored under its partition and sequence number: a repeated event has no effect.
 """
 
+import hmac
 import json
 import os
 import sqlite3
+from pathlib import Path
 
 from eventconsumer_processor.handler import (
     Batch,
@@ -19,6 +21,8 @@ from eventconsumer_processor.handler import (
 )
 
 DATABASE = os.environ.get("SHOP_DATABASE", "/tmp/shop.sqlite")  # noqa: S108 - a folder that the host may write to
+KEY_FILE = os.environ.get("SHOP_KEY_FILE")
+"""A file with a key, if the database must not show references: they are stored as their HMAC with this key."""
 TABLE = """
     CREATE TABLE IF NOT EXISTS bookings (
         partition TEXT, number INTEGER, reference TEXT, cents INTEGER, PRIMARY KEY (partition, number)
@@ -41,9 +45,10 @@ class Shop(EventProcessor):
     def process_events(self, context: PartitionContext, batch: Batch) -> None:
         """Book a batch in one transaction: all of it, or nothing."""
         rows, bad = [], []
+        key = Path(KEY_FILE).read_bytes() if KEY_FILE else None  # each time: a changed Secret needs no restart
         for event in batch:
             try:
-                rows.append((context.partition_id, event.sequence_number, *_order(event)))
+                rows.append((context.partition_id, event.sequence_number, *_order(event, key)))
             except (ValueError, KeyError, TypeError):
                 bad.append(event.sequence_number)
         if bad:
@@ -60,6 +65,8 @@ class Shop(EventProcessor):
         context.log.info("shop closed", reason=str(reason), position=context.position)
 
 
-def _order(event: Event) -> tuple[str, int]:
+def _order(event: Event, key: bytes | None) -> tuple[str, int]:
     order = json.loads(event.body)
-    return str(order["order"]), int(order["cents"])
+    reference = str(order["order"])
+    stored = hmac.digest(key, reference.encode(), "sha256").hex() if key else reference
+    return stored, int(order["cents"])

@@ -93,13 +93,18 @@ class Cluster:
 
 
 @functools.cache
-def rendered_chart(values: str) -> str:
-    """What helm makes of the chart with these values in the namespace `operator-system`, serving `shop` by default."""
+def rendered_chart(values: str, version: str = "1.35.0") -> str:
+    """What helm makes of the chart with these values in the namespace `operator-system`, serving `shop` by default.
+
+    Args:
+        values: As helm's --set takes them.
+        version: Of Kubernetes.
+    """
     served = () if "scope=Cluster" in values else SERVED  # another choice in `values` counts
     return subprocess.run(
         [
             find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
-            "--namespace", "operator-system", "--kube-version", "1.35.0", "-f", VALUES_FILE, *served,
+            "--namespace", "operator-system", "--kube-version", version, "-f", VALUES_FILE, *served,
             "--set", values,
         ],
         capture_output=True, text=True, check=True,

@@ -14,14 +14,16 @@ from eventconsumer_api.scheduling import RESERVED_DOMAINS, RESERVED_KEYS
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import make_plan
+from eventconsumer_operator.plan.egress import NEVER
 from eventconsumer_operator.plan.pods import TOPOLOGY
 from eventconsumer_operator.resource.pods import DEFAULT_LIMITS, PROGRAM_MIB
 from eventconsumer_operator.settings import Settings, parse_settings
 from tests.contract.operator.conftest import Cluster, rendered_chart
 from tests.support.fakes.kubernetes import event_consumer
 from tests.support.waiting import HANG_SECONDS
-from tests.unit.operator.resource.test_plan_pods import PLACEMENTS
-from tests.unit.operator.worlds import SPEC, observed, spec_with
+from tests.unit.operator.plan.test_plan_references import input_from
+from tests.unit.operator.resource.test_plan_pods import PATHS, PLACEMENTS, with_pods
+from tests.unit.operator.worlds import SPARK, SPEC, observed, spec_with
 
 SERVED = "admission"
 VALUES = ",".join(
@@ -31,11 +33,15 @@ VALUES = ",".join(
         "sparkImagePrefixes={registry.example.com/spark}",
         "sparkLaunchers={Kubeflow}",
         "secretNamePrefixes={s,hub-,registry}",
+        "configMapNamePrefixes={shop,app-}",
+        "egressCidrs={10.1.0.0/16,fd00:1::/64,168.63.0.0/16}",
+        "egressNamespaces={data}",
         "imagePullSecrets[0].name=registry",
         "podMetadataPrefixes={shop.example/,team}",
         "nodeLabelPrefixes={shop.example/,pool}",
         "taintPrefixes={shop.example/,drain}",
         "priorityClasses={drain}",
+        "storageClasses={fast}",
         "proxySuffixes={proxy.example}",
     )
 )
@@ -49,6 +55,12 @@ HANDLER = {"handler": "shop:Shop"}
 IMAGE, PROGRAM = "spec.processing.image", "spec.spark.application.image"
 SINK, LEASES = "spec.sink.storageAccountUrl", "spec.leaseStore.storageAccountUrl"
 HUB, PROXY = "spec.eventHub.fullyQualifiedNamespace", "spec.proxy.url"
+EGRESS = "spec.processing.egress"
+PLAIN_INPUTS = {
+    "env": {"name": "PLAIN", "value": "x"},
+    "envFrom": {"prefix": "ANY_", "configMapRef": {"name": "app-all"}},
+    "volumes": {"mountPath": "/config/all", "configMap": {"name": "app-all"}},
+}
 BUFFER, MIB = "spec.processing.bufferBytes", 2**20
 
 
@@ -86,6 +98,25 @@ def terms(kind: str, key: str) -> dict[str, Any]:
     return pods(affinity={"podAffinity": pod, "podAntiAffinity": pod})
 
 
+def inputs(kind: str, name: str) -> dict[str, dict[str, Any]]:
+    """Field -> a spec whose handler or program has one Secret or ConfigMap (`kind` is secret or configMap) there."""
+    return {
+        f"spec.{part}.{field}": spec_with(f"{part}.{field}", [PLAIN_INPUTS[field], item], base)
+        for part, base in (("processing", SPEC | {"processing": HANDLER}), ("spark.application", SPEC | SPARK))
+        for field in PLAIN_INPUTS
+        for item in [input_from(field, kind, name)]
+    }
+
+
+def egress(**peer: Any) -> dict[str, Any]:
+    rules = [{"to": [{"podSelector": {}}, peer], "ports": [{"port": 5432}]}]
+    return spec_with("processing", HANDLER | {"egress": rules})
+
+
+def addresses(cidr: str, *left_out: str) -> dict[str, Any]:
+    return egress(ipBlock={"cidr": cidr, "except": list(left_out)})
+
+
 ACCEPTED: dict[str, dict[str, Any]] = {
     "nothing but the required": SPEC,
     "a handler below a prefix": handler("registry.example.com/shop/orders:1"),
@@ -95,6 +126,12 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "an enabled launcher": spec_with("spark", {"launcher": "Kubeflow", "output": OUTPUT}),
     "a Secret with a prefix": secret("eventHub", "hub-orders"),
     "a name that only begins as a reserved one": secret("sink", "registry-of-the-shop"),
+    **{f"a ConfigMap in {field}": spec for field, spec in inputs("configMap", "shop-orders").items()},
+    **{f"a Secret in {field}": spec for field, spec in inputs("secret", "shop-orders").items()},
+    "addresses": addresses("10.1.2.0/24", "10.1.2.128/25"),
+    "addresses of version 6": addresses("fd00:1::/96"),
+    "pods of its own namespace": egress(podSelector={"matchLabels": {"app": "redis"}}),
+    "pods of a namespace": egress(podSelector={}, namespaces=["data"]),
     "a proxy under an allowed domain": proxy("http://Proxy.example:3128"),
     "labels and annotations": pods(labels={"team": "a", LONG_LABEL: "b"}, annotations={"shop.example/x": "y"}),
     "a priority class": pods(priorityClassName="drain"),
@@ -104,6 +141,16 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "terms about pods by host": terms("pod", "kubernetes.io/hostname"),
     "terms about pods by zone": terms("pod", "topology.kubernetes.io/zone"),
     "terms about pods by an allowed label": terms("pod", "pool"),
+    **{
+        f"a place of {path}": with_pods(
+            path, {"nodeSelector": {"pool": "a"}, "tolerations": [{"key": "drain", "operator": "Exists"}]}
+        )
+        for path in PATHS
+    },
+    "a storage class": with_pods("spec.spark.executor", {"scratch": {"size": "1Gi", "storageClassName": "fast"}}),
+    "a place of Spark that is not used": spec_with(
+        "spark.enabled", False, with_pods("spec.spark.driver", {"nodeSelector": {"other": "a"}})
+    ),
     "a hub": spec_with("eventHub.fullyQualifiedNamespace", "Shop.ServiceBus.windows.net"),
     "a URL": spec_with("sink.storageAccountUrl", "https://shop.blob.core.windows.net/"),
     "a secondary endpoint": spec_with("sink.storageAccountUrl", "https://shop-secondary.blob.core.windows.net"),
@@ -137,6 +184,21 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         )
         for name in ("eventconsumer-fleet-key", "registry", "sh.helm.release.v1.x.v1", "other")
     },
+    **{
+        f"the Secret {name} in {field}": (field, spec)
+        for name in ("eventconsumer-fleet-key", "registry", "sh.helm.release.v1.x.v1", "other")
+        for field, spec in inputs("secret", name).items()
+    },
+    **{
+        f"the ConfigMap {name} in {field}": (field, spec)
+        for name in ("shop-host", "other")
+        for field, spec in inputs("configMap", name).items()
+    },
+    "addresses that nobody allowed": (EGRESS, addresses("10.2.0.0/24")),
+    "more addresses than allowed": (EGRESS, addresses("10.0.0.0/8")),
+    "services of the node": (EGRESS, addresses("168.63.129.16/32")),
+    "an exception elsewhere": (EGRESS, addresses("10.1.2.0/24", "10.1.3.0/25")),
+    "pods of a namespace that nobody allowed": (EGRESS, egress(podSelector={}, namespaces=["data", "kube-system"])),
     "a label": ("spec.pods.labels", pods(labels={"teams": "a"})),
     "a label of another domain": ("spec.pods.labels", pods(labels={"shop.example.evil/a": "a"})),
     "a reserved label": ("spec.pods.labels", pods(labels={"controller-uid": "a"})),
@@ -147,7 +209,28 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "a priority class": ("spec.pods.priorityClassName", pods(priorityClassName="system-node-critical")),
     "every taint": ("spec.pods.tolerations", pods(tolerations=[{"operator": "Exists"}])),
-    **{f"a place: {field}": (field, {**SPEC, "pods": placement}) for field, placement in PLACEMENTS.items()},
+    **{
+        f"a place: {path}.{field}": (f"{path}.{field}", with_pods(path, placement))
+        for path in PATHS
+        for field, placement in PLACEMENTS.items()
+    },
+    **{
+        f"{field} of {path}": (f"{path}.{field}", with_pods(path, {field: value}))
+        for path in PATHS[1:]
+        for field, value in {
+            "labels": {"teams": "a"},
+            "annotations": {"prometheus.io/scrape": "true"},
+            "priorityClassName": "system-node-critical",
+            "tolerations": [{"operator": "Exists"}],
+        }.items()
+    },
+    **{
+        f"a storage class of {path}": (
+            f"{path}.scratch.storageClassName",
+            with_pods(path, {"scratch": {"size": "1Gi", "storageClassName": "slow"}}),
+        )
+        for path in PATHS[1:]
+    },
     "a second condition on nodes": (f"spec.pods.affinity.nodeAffinity.{REQUIRED}", terms("node", "kubernetes.io/os")),
     "a topology": (f"spec.pods.affinity.podAffinity.{REQUIRED}", terms("pod", "kubernetes.io/os")),
     "a hub elsewhere": (HUB, spec_with("eventHub.fullyQualifiedNamespace", "evil.example")),
@@ -243,8 +326,19 @@ def test_what_they_do_not_allow_is_refused_by_both_with_field_and_remedy(case: s
     message, own = refusal(policed, spec), operators(spec)
     assert own.startswith(f"{field}: "), own
     assert f"denied request: {field}: " in message, message
-    remedies = ("use ", "ask the operator's administrator to", "remove it", "name the key", "set spec.pods.resources")
+    remedies = (
+        "use ",
+        "correct it",
+        "ask the operator's administrator to",
+        "remove it",
+        "name the key",
+        "set spec.pods.resources",
+    )
     assert any(remedy in message.partition(field)[2] for remedy in remedies)
+
+
+def test_pods_of_the_resources_own_namespace_need_no_permission(policed: Cluster) -> None:
+    assert refusal(policed, egress(podSelector={}, namespaces=[SERVED])) == ""
 
 
 def test_a_stored_resource_can_be_labelled_and_deleted_and_other_namespaces_are_not_checked(policed: Cluster) -> None:
@@ -284,6 +378,7 @@ def test_lists_of_the_policy_are_those_of_the_operator() -> None:
         f"{suffix}$" for suffix in AZURE_STORAGE_SUFFIXES
     ]
     assert json.loads(default["proxyHosts"]) == []
+    assert json.loads(default["egressNever"]) == [str(network) for network in NEVER]
     assert json.loads(default["reservedDomains"]) == list(RESERVED_DOMAINS)
     assert set(json.loads(default["reservedKeys"])) == RESERVED_KEYS
     assert json.loads(default["topology"]) == list(TOPOLOGY)
@@ -293,6 +388,13 @@ def test_lists_of_the_policy_are_those_of_the_operator() -> None:
     own = variables(",hubSuffixes={*.Hubs.example},storageSuffixes={Store.example.}")
     assert unescaped(own["hubHosts"]).endswith('.hubs.example(:(5671|443))?$"]')
     assert unescaped(own["storageHosts"]).endswith('.(blob|dfs).store.example$"]')
+
+
+def test_a_cluster_without_ranges_in_cel_leaves_them_to_the_operator() -> None:
+    assert "egressAddresses" in variables(",egressCidrs={10.1.0.0/16}")
+    old = rendered_chart("watchNamespaces={shop},egressCidrs={10.1.0.0/16}", "1.30.0")
+    assert "containsCIDR" not in old and "egressNamespace" in old
+    assert "egressAddresses" in rendered_chart("watchNamespaces={shop}", "1.30.0"), "none are allowed"
 
 
 def unescaped(form: str) -> str:

@@ -132,7 +132,7 @@ def test_kubectl_scale_sets_the_number_of_hosts(cluster: Cluster, namespace: str
 def test_kubectl_explains_fields(cluster: Cluster) -> None:
     for field, text in (
         ("evc", "Drains an Azure Event Hub into files"),
-        ("evc.spec.pods.tolerations.tolerationSeconds", "Time a host stays after the taint was added, seconds"),
+        ("evc.spec.pods.tolerations.tolerationSeconds", "Time a pod stays after the taint was added, seconds"),
         ("evc.spec.sink.format", "ENUM: Parquet Avro"),
     ):
         deadline = time.monotonic() + HANG_SECONDS

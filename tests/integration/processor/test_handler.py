@@ -1,6 +1,9 @@
-"""User code on a real host: before the files or instead of them, poison events, an outage, a kill, a bad name."""
+"""User code on a real host: before the files or instead of them, poison events, an outage, a kill, a bad name; and the
+example with a service of its own.
+"""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,10 @@ from azure.core.exceptions import ResourceNotFoundError
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess
+from tests.support.fakes.redis import RedisServer
 from tests.support.waiting import wait_until
 
+EXAMPLES = Path(__file__).parents[3] / "processor_image/examples/handler"
 USER_CODE = Path(__file__).parent / "user_code"
 BASE = {"maxBatchSize": 20, "prefetch": 300, "maxWaitSeconds": 5, "handlerAttempts": 2}
 
@@ -139,3 +144,35 @@ def test_a_handler_that_cannot_be_used_is_named(consumer: MakeConsumer, notes: P
     assert host.report().state == "Blocked"
     assert host.owned() == set()
     assert host.get("/healthz") == b"ok\n"
+
+
+def test_the_example_stores_each_event_once_in_a_service_with_a_password_that_changes(
+    consumer: MakeConsumer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    password = tmp_path / "password"
+    password.write_text("sesame-1\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(EXAMPLES), os.environ.get("PYTHONPATH")))))
+    monkeypatch.setenv("LEDGER_PASSWORD_FILE", str(password))
+    # Without a checkpoint and without files, all events come again after a kill.
+    checkpoint = {"policy": "Events", "events": 10_000}
+    processing = BASE | {"handler": "ledger:Ledger", "handlerMode": "Replace", "checkpoint": checkpoint}
+    orders = consumer(partitions=1, processing=processing)
+    orders.publish(30, "0")
+    nameless = orders.host("orders-host-0")
+    assert "KeyError: 'LEDGER_ADDRESS'" in nameless.problem("HandlerInvalid").message
+    nameless.terminate()
+    with RedisServer("sesame-1") as ledger:
+        monkeypatch.setenv("LEDGER_ADDRESS", ledger.address)
+        first = orders.host("orders-host-1")
+        wait_logged(first, lambda: len(ledger.stored) == 30, "stored")
+        ledger.password = "sesame-2"
+        orders.publish(10, "0", start=30)
+        problem = first.problem("HandlerFailing")
+        assert f"the ledger at {ledger.address}: " in problem.message
+        assert "sesame" not in first.log
+        password.write_text("sesame-2\n")
+        wait_logged(first, lambda: len(ledger.stored) == 40, "stored with the new password")
+        first.kill()
+        second = orders.host("orders-host-2")
+        wait_logged(second, lambda: ledger.repeated >= 40, "all events again")
+        assert sorted(ledger.stored) == sorted(f"order:0:{number}" for number in range(40))

@@ -25,6 +25,18 @@ SPEC: dict[str, Any] = {
     "sink": {"container": "drained", "authentication": STORAGE},
 }
 
+HANDLER: dict[str, Any] = {
+    "handler": "shop:Shop",
+    "env": [
+        {"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "database", "key": "password"}}},
+        {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "more", "key": "a", "optional": True}}},
+    ],
+    "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "shop"}}],
+    "volumes": [
+        {"mountPath": "/config/shop", "configMap": {"name": "shop", "items": [{"key": "shop.toml", "path": "a"}]}}
+    ],
+}
+
 
 @dataclass(frozen=True)
 class Call:

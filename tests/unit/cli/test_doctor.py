@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_cli.kube.kinds import ACCESS_REVIEW, DEFINITION, DEPLOYMENT, EVENT_CONSUMER, POD, SECRET
+from eventconsumer_cli.kube.kinds import ACCESS_REVIEW, CONFIG_MAP, DEFINITION, DEPLOYMENT, EVENT_CONSUMER, POD, SECRET
 from tests.unit.cli.fakes import HEALTHY
-from tests.unit.cli.inside import Inside, cluster_with, resource
+from tests.unit.cli.inside import HANDLER, Inside, cluster_with, resource
 from tests.unit.cli.running import Ran, Shell, definition
 
 CHECKS: list[dict[str, Any]] = [
@@ -159,6 +159,72 @@ def test_each_problem_is_named_with_its_remedy(
     bad = findings(seen, "warning", "broken")
     assert seen.code == code and set(bad) == {check} and said in bad[check], bad
     assert all(each["remedy"] for each in seen.json["findings"] if each["level"] in {"warning", "broken"})
+
+
+def with_handler() -> Clinic:
+    """A consumer whose handler has all that it needs."""
+    cluster = clinic()
+    cluster.objects["eventconsumers", "shop", "orders"]["spec"]["processing"] = copy.deepcopy(HANDLER)
+    cluster.put(SECRET, {"metadata": {"name": "database", "namespace": "shop"}, "data": {"password": "eA=="}})
+    cluster.put(CONFIG_MAP, {"metadata": {"name": "shop", "namespace": "shop"}, "data": {"shop.toml": "a = 1"}})
+    return cluster
+
+
+def inputs_of(seen: Ran) -> list[tuple[str, str, str]]:
+    """Level, text and remedy of each finding about the inputs of a handler."""
+    found = [each for each in seen.json["findings"] if each["check"] == "inputs"]
+    return [(each["level"], each["detail"], each["remedy"]) for each in found]
+
+
+def test_what_a_handler_needs_exists(shell: Shell) -> None:
+    seen = shell.run(with_handler(), "doctor", "orders", "-o", "json")
+    assert seen.code == 0
+    assert [(level, detail) for level, detail, _ in inputs_of(seen)] == [
+        ("ok", "Secret database for spec.processing.env"),
+        ("ok", "ConfigMap more for spec.processing.env: it does not exist; it is optional"),
+        ("ok", "ConfigMap shop for spec.processing.envFrom"),
+        ("ok", "ConfigMap shop for spec.processing.volumes"),
+    ]
+
+
+def test_what_a_handler_lacks_is_named_with_its_remedy(shell: Shell) -> None:
+    cluster = with_handler()
+    cluster.objects["secrets", "shop", "database"]["data"] = {"user": "eA=="}
+    cluster.remove(CONFIG_MAP, "shop", "shop")
+    seen = shell.run(cluster, "doctor", "orders", "-o", "json")
+    assert seen.code == 2
+    secret, _, variables, files = inputs_of(seen)
+    assert secret == (
+        "broken",
+        "Secret database for spec.processing.env: it has no key password, but user",
+        "put password into it, or correct spec.processing.env",
+    )
+    assert variables[2] == "kubectl -n shop create configmap shop --from-literal=<key>=<value>"
+    assert files[1:] == (
+        "ConfigMap shop for spec.processing.volumes: it does not exist",
+        "kubectl -n shop create configmap shop --from-literal=shop.toml=<value>",
+    )
+    cluster.forbidden = {"configmaps"}
+    levels = [level for level, _, _ in inputs_of(shell.run(cluster, "doctor", "orders", "-o", "json"))]
+    assert levels == ["broken", "unknown", "unknown", "unknown"]
+
+
+def test_a_spark_program_needs_its_inputs_where_spark_is_enabled(shell: Shell) -> None:
+    cluster = clinic()
+    application = {"envFrom": [{"prefix": "APP_", "configMapRef": {"name": "report"}}]}
+    spark = cluster.objects["eventconsumers", "shop", "orders"]["spec"]["spark"] = {"application": application}
+    ((level, detail, remedy),) = inputs_of(shell.run(cluster, "doctor", "orders", "-o", "json"))
+    assert (level, detail) == ("broken", "ConfigMap report for spec.spark.application.envFrom: it does not exist")
+    assert remedy.startswith("kubectl -n shop create configmap report")
+    spark["enabled"] = False
+    assert inputs_of(shell.run(cluster, "doctor", "orders", "-o", "json")) == []
+
+
+def test_inputs_of_another_version_are_unknown(shell: Shell) -> None:
+    cluster = with_handler()
+    cluster.objects["eventconsumers", "shop", "orders"]["spec"]["processing"]["future"] = 1
+    ((level, detail, _),) = inputs_of(shell.run(cluster, "doctor", "orders", "-o", "json"))
+    assert (level, detail) == ("unknown", "spec.processing has fields that this plugin does not know")
 
 
 def test_without_rights_to_read_a_check_is_unknown(shell: Shell) -> None:

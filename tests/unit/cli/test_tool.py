@@ -11,7 +11,7 @@ from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.kube import toolbox, toolpod
 from eventconsumer_cli.kube.kinds import POD
 from eventconsumer_operator.resource.names import selector
-from tests.unit.cli.inside import cluster_with, host_pod, hosts_of, resource
+from tests.unit.cli.inside import HANDLER, cluster_with, host_pod, hosts_of, resource
 from tests.unit.cli.running import Shell
 
 Answer = tuple[int, str, str]
@@ -145,6 +145,9 @@ def test_the_pod_is_like_a_host_and_counts_as_none() -> None:
     assert pod["metadata"]["labels"][labels.LABEL_MANAGED_BY] != labels.MANAGED_BY  # the operator watches those
     (owner,) = pod["metadata"]["ownerReferences"]
     assert owner["uid"] == "uid-of-orders" and not owner.get("controller")
+    with_handler = hosts_of(resource(processing=HANDLER))
+    assert with_handler["spec"]["template"]["spec"]["containers"][0]["envFrom"]
+    assert toolpod.of_consumer(resource(), with_handler, "abc", 60)["spec"] == pod["spec"], "a tool runs no handler"
     (container,), (host,) = pod["spec"]["containers"], template["spec"]["containers"]
     same = ("image", "securityContext", "resources", "volumeMounts", "env")
     assert {key: container[key] for key in same} == {key: host[key] for key in same}

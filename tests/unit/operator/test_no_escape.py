@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,12 @@ from hypothesis import strategies as st
 
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.programs import is_reserved_env, is_reserved_prefix
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.names import child_labels
+from eventconsumer_operator.resource.quantities import amount
+from eventconsumer_operator.spark.pods import SCRATCH_FOLDER, SCRATCH_VOLUME
 from tests.unit.operator.specs import specs
 from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, UID, batch, fleet, observed, report
 
@@ -24,12 +28,19 @@ ADMINISTRATOR = replace(
     node_label_prefixes=("shop.example/", "pool"),
     taint_prefixes=("shop.example/", "pool"),
     priority_classes=("drain",),
+    storage_classes=("fast",),
     allow_insecure_endpoints=True,  # else few of the generated hosts get as far as a plan
+    egress_cidrs=("10.1.0.0/16",),
     network_policies=True,
     operator_namespace="operators",
 )
 KEYS = st.sampled_from(["shop.example/a", "shop.example/b", "team", "team", "app.kubernetes.io/name", "other"])
 PLACES = st.sampled_from([*["shop.example/pool", "pool"] * 4, "node-role.kubernetes.io/control-plane"])
+NEAR = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]}]
+    }
+}
 NAMES = st.from_regex(r"[-._a-zA-Z0-9]{1,20}", fullmatch=True)
 SIGN_IN = st.one_of(  # exactly one, as a rule of the CRD says; few generated ones would be
     st.builds(lambda name, key: {"connectionStringSecretRef": {"name": name, "key": key}}, NAMES, NAMES),
@@ -42,6 +53,7 @@ CONF_NAMES = st.sampled_from(["spark.sql.shuffle.partitions", "spark.memory.frac
         "spark.kubernetes.driver.podTemplateFile", "spark.hadoop.fs.azure.account.key.x", "spark.executorEnv.A",
     ]
 )  # fmt: skip
+DESTINATIONS = st.builds(lambda cidr: {"ipBlock": {"cidr": cidr}}, st.sampled_from(["10.1.0.0/16", "10.1.2.3/32"]))
 ANY = specs(
     {
         "spec.eventHub.authentication": SIGN_IN,
@@ -51,29 +63,64 @@ ANY = specs(
         "spec.processing.image": st.sampled_from(["registry.example/shop/orders:1", "evil.example/x", "host:1"]),
         "spec.spark.application.image": st.sampled_from(["registry.example/spark/mine:1", "evil.example/x", "spark:1"]),
         "spec.spark.application.conf{}": CONF_NAMES,
-        "spec.pods.priorityClassName": st.sampled_from(["drain", "drain", "system-node-critical"]),
-        "spec.pods.nodeSelector{}": PLACES,
-        "spec.pods.tolerations[].key": PLACES,
+        **{
+            f"{path}.{field}": values
+            for path in ("spec.pods", "spec.spark.driver", "spec.spark.executor")
+            for field, values in {
+                "priorityClassName": st.sampled_from(["drain", "drain", "system-node-critical"]),
+                "nodeSelector{}": PLACES,
+                "tolerations[].key": PLACES,
+                "labels{}": KEYS,
+                "annotations{}": KEYS,
+            }.items()
+        },
+        **{
+            f"spec.spark.{role}.{field}": values
+            for role in ("driver", "executor")
+            for field, values in {
+                "affinity": st.sampled_from([{}, {"nodeAffinity": NEAR}]),  # few generated ones are allowed
+                "scratch.size": st.sampled_from(["1Gi", "100Gi"]),
+                "scratch.storageClassName": st.sampled_from(["fast", "fast", "other"]),
+            }.items()
+        },
+        **{
+            f"{path}.{field}": values
+            for path in ("spec.processing", "spec.spark.application")
+            for field, values in {
+                "env[].name": st.sampled_from([*["A", "PGPASSWORD", "app_mode"] * 4, "PYTHONPATH", "no_proxy"]),
+                "envFrom[].prefix": st.sampled_from([*["APP_", "DB_"] * 4, "LD_", "HTTP_"]),
+            }.items()
+        },
+        "spec.processing.egress[].to[]": DESTINATIONS,
         "spec.processing.bufferBytes": st.integers(2**24, 2**28),
         "spec.pods.resources.requests.*": st.sampled_from(["100m", "1", "64Mi"]),
         "spec.pods.resources.limits.*": st.sampled_from(["2Gi", 10**9]),
-        "spec.pods.labels{}": KEYS,
-        "spec.pods.annotations{}": KEYS,
         "spec.pods.resources.requests{}": st.sampled_from(["cpu", "memory", "ephemeral-storage"]),
         "spec.pods.resources.limits{}": st.sampled_from(["cpu", "memory", "ephemeral-storage"]),
     }
 )
 KINDS = {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy", "Job"}
+INPUTS = {
+    "env": [{"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "shop", "key": "password"}}}],
+    "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "shop"}}],
+    "volumes": [
+        {"mountPath": "/config/shop", "configMap": {"name": "shop"}},
+        {"mountPath": "/secrets/shop", "secret": {"secretName": "shop", "items": [{"key": "a", "path": "b"}]}},
+    ],
+}
+HANDLER = {"handler": "shop:Shop"} | INPUTS
 SPARK_COMPONENTS = {labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY}
+OWN_ANNOTATIONS = {labels.ANNOTATION_CONFIG_HASH, labels.ANNOTATION_EXECUTOR}
 ACCOUNTS = dict.fromkeys(SPARK_COMPONENTS, labels.SPARK_SERVICE_ACCOUNT)
+USER_VOLUMES = ("config-", "secrets-", "mnt-")
 POD_FIELDS = {
     "serviceAccountName", "automountServiceAccountToken", "enableServiceLinks", "terminationGracePeriodSeconds",
     "securityContext", "nodeSelector", "tolerations", "affinity", "priorityClassName", "topologySpreadConstraints",
     "containers", "volumes", "restartPolicy",
 }  # fmt: skip
 CONTAINER_FIELDS = {
-    "name", "image", "imagePullPolicy", "args", "env", "ports", "securityContext", "resources", "volumeMounts",
-    "startupProbe", "readinessProbe", "livenessProbe",
+    "name", "image", "imagePullPolicy", "args", "env", "envFrom", "ports", "securityContext", "resources",
+    "volumeMounts", "startupProbe", "readinessProbe", "livenessProbe",
 }  # fmt: skip
 
 
@@ -84,6 +131,23 @@ def planned(spec: dict[str, Any]) -> Plan | None:
     except SpecError as error:
         assert error.field.startswith("spec")
         return None
+
+
+def names_of(node: Any, field: str) -> set[str]:
+    """Names of the objects to which the fields of a name refer."""
+    if isinstance(node, dict):
+        own = {node[field].get("name") or node[field]["secretName"]} if node.get(field) else set()
+        return own.union(*(names_of(value, field) for value in node.values()))
+    return set().union(*(names_of(value, field) for value in node)) if isinstance(node, list) else set()
+
+
+def inputs_of(component: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """What the spec lets the user code of a pod have: of other pods than Spark's, only hosts run a handler."""
+    if component in SPARK_COMPONENTS:
+        application: dict[str, Any] = spec["spark"].get("application", {})
+        return application
+    processing: dict[str, Any] = spec.get("processing", {})
+    return processing if component == labels.COMPONENT_HOST and processing.get("handler") else {}
 
 
 def secrets_named(node: Any) -> set[tuple[str, str]]:
@@ -104,7 +168,7 @@ def check_object(manifest: Manifest) -> None:
     assert child_labels(KEY, component).items() <= metadata["labels"].items()
 
 
-def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
+def check_pod(template: Manifest, spec: dict[str, Any], *, executor: bool = False) -> None:
     own = template["metadata"]["labels"]
     component = own[labels.LABEL_COMPONENT]
     assert child_labels(KEY, component).items() <= own.items()
@@ -112,8 +176,14 @@ def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
     pod = template["spec"]
     assert pod.keys() <= POD_FIELDS
     assert pod["serviceAccountName"] == ACCOUNTS.get(component, labels.HOST_SERVICE_ACCOUNT)
-    creates_executors = component in SPARK_COMPONENTS and "--local" not in pod["containers"][0]["args"]
+    driver = component in SPARK_COMPONENTS and not executor
+    creates_executors = driver and "--local" not in pod["containers"][0]["args"]
     assert pod["automountServiceAccountToken"] is creates_executors
+    annotations = template["metadata"].get("annotations", {})
+    assert all(key == "team" or key.startswith("shop.example/") for key in annotations.keys() - OWN_ANNOTATIONS)
+    assert (labels.ANNOTATION_EXECUTOR in annotations) is creates_executors
+    if creates_executors:
+        check_pod(json.loads(annotations[labels.ANNOTATION_EXECUTOR]), spec, executor=True)
     assert pod["securityContext"] == {
         "runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
         "seccompProfile": {"type": "RuntimeDefault"},
@@ -121,28 +191,61 @@ def check_pod(template: Manifest, spec: dict[str, Any]) -> None:
     assert pod.get("priorityClassName", "drain") == "drain"
     assert all(is_place(key) for key in pod.get("nodeSelector", {}))
     assert all(is_place(toleration["key"]) for toleration in pod.get("tolerations", []))
-    for volume in pod["volumes"]:
-        check_volume(volume, spec)
     (container,) = pod["containers"]
+    inputs = inputs_of(component, spec)
+    own_volumes, user_volumes = split(pod["volumes"], lambda each: each["name"].startswith(USER_VOLUMES))
+    for volume in own_volumes:
+        check_volume(volume, spec)
+    own_env, user_env = split(container.get("env", []), lambda each: not is_reserved_env(each["name"]))
+    check_inputs(container, user_env, user_volumes, inputs)
     limits = container["resources"]["limits"]
-    assert {"memory", "ephemeral-storage"} <= limits.keys()
-    assert {"name": "tmp", "emptyDir": {"sizeLimit": limits["ephemeral-storage"]}} in pod["volumes"]
+    assert "ephemeral-storage" in limits and (executor or "memory" in limits)  # Spark adds that of executors
+    on_node = [volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if "emptyDir" in volume]
+    assert sum(map(amount, on_node)) == amount(limits["ephemeral-storage"])
     assert container.keys() <= CONTAINER_FIELDS
     spark = component in SPARK_COMPONENTS
     allowed = {"spark:1", "registry.example/spark/mine:1"} if spark else {"host:1", "registry.example/shop/orders:1"}
-    assert container["image"] in allowed
+    assert "image" not in container if executor else container["image"] in allowed
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
     }  # fmt: skip
-    for variable in container["env"]:
+    for variable in own_env:
         assert variable.get("valueFrom", {"fieldRef": ""}).keys() == {"fieldRef"}
-    assert {variable["name"] for variable in container["env"]} <= {
+    assert {variable["name"] for variable in own_env} <= {
         "POD_NAME", "POD_UID", "POD_IP", "POD_NAMESPACE", labels.BATCH_JOB_ENV, labels.BATCH_MANIFEST_ENV,
-        labels.CONFIG_ENV, *(("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY") if "proxy" in spec else ()),
+        labels.CONFIG_ENV, "SPARK_LOCAL_DIRS", *(("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY") if "proxy" in spec else ()),
     }  # fmt: skip
     for mount in container["volumeMounts"]:
         assert mount.keys() <= {"name", "mountPath", "readOnly"}  # no subPath: a changed Secret would not be seen
-        assert mount["mountPath"].startswith(("/etc/eventconsumer", "/tmp", labels.SECRETS_DIR))
+        if mount["name"] not in {volume["name"] for volume in user_volumes}:
+            assert mount["mountPath"].startswith(("/etc/eventconsumer", "/tmp", labels.SECRETS_DIR, SCRATCH_FOLDER))
+
+
+def split(items: list[Any], is_users: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
+    return [each for each in items if not is_users(each)], [each for each in items if is_users(each)]
+
+
+def check_inputs(
+    container: dict[str, Any], env: list[dict[str, Any]], volumes: list[dict[str, Any]], inputs: dict[str, Any]
+) -> None:
+    """Of what a user wrote, there is what the fields for it say, in folders of its own, and nothing else."""
+    assert [each["name"] for each in env] == [each["name"] for each in inputs.get("env") or []]
+    for variable in env:
+        assert variable.keys() <= {"name", "value", "valueFrom"}
+        assert (variable.get("valueFrom") or {}).keys() <= {"configMapKeyRef", "secretKeyRef"}
+    sources = container.get("envFrom", [])
+    assert len(sources) == len(inputs.get("envFrom") or [])
+    for source in sources:
+        assert source.keys() <= {"prefix", "configMapRef", "secretRef"} and not is_reserved_prefix(source["prefix"])
+    for kind in ("configMap", "secret"):
+        given = {each[kind].get("name") or each[kind]["secretName"] for each in volumes if kind in each}
+        assert given <= names_of(inputs.get("volumes") or [], kind)
+    for volume in volumes:
+        assert volume.keys() in ({"name", "configMap"}, {"name", "secret"})
+    names = {volume["name"] for volume in volumes}
+    for mount in container["volumeMounts"]:
+        if mount["name"] in names:
+            assert re.fullmatch(r"/(config|secrets|mnt)/[a-z0-9-]+", mount["mountPath"]) and mount["readOnly"]
 
 
 def is_place(key: str) -> bool:
@@ -161,8 +264,14 @@ def check_volume(volume: dict[str, Any], spec: dict[str, Any]) -> None:
         (item,) = volume[kind]["items"]
         assert (volume[kind]["secretName"], item["key"]) in secrets_named(spec)
         assert item["path"] == "connection-string"
+    elif kind == "downwardAPI":
+        (item,) = volume[kind]["items"]
+        assert item["fieldRef"] == {"fieldPath": f"metadata.annotations['{labels.ANNOTATION_EXECUTOR}']"}
+    elif kind == "ephemeral":
+        assert volume["name"] == SCRATCH_VOLUME
+        assert volume[kind]["volumeClaimTemplate"]["spec"]["storageClassName"] == "fast"
     else:
-        assert volume["name"] == "tmp" and volume["emptyDir"].keys() == {"sizeLimit"}
+        assert volume["name"] in {"tmp", SCRATCH_VOLUME} and volume["emptyDir"].keys() == {"sizeLimit"}
 
 
 JAVA_OPTION = re.compile(
@@ -214,14 +323,15 @@ def test_no_spec_gives_a_pod_that_may_do_more(spec: dict[str, Any]) -> None:
         if template["metadata"]["labels"][labels.LABEL_COMPONENT] in SPARK_COMPONENTS:
             check_driver(template["spec"]["containers"][0])
     text = json.dumps(manifests)
-    for word in ("hostPath", "hostNetwork", "hostPID", "privileged", "envFrom", "secretKeyRef", "initContainers"):
+    for word in ("hostPath", "hostNetwork", "hostPID", "privileged", "initContainers"):
         assert f'"{word}"' not in text
 
 
 def test_the_generated_specs_reach_every_kind_of_pod() -> None:
     """Else the property above says nothing."""
-    spark = {"spark": SPARK["spark"] | {"replay": {"nonce": "again", "from": 1, "to": 4}}}
-    spec = SPEC | spark | {"replay": {"nonce": "again", "consumerGroup": "replay"}}
+    replay = {"nonce": "again", "from": 1, "to": 4}
+    spark = {"spark": SPARK["spark"] | {"mode": "Executors", "replay": replay, "application": INPUTS}}
+    spec = SPEC | spark | {"replay": {"nonce": "again", "consumerGroup": "replay"}, "processing": HANDLER}
     plan = planned(spec)
     assert plan is not None
     templates = [each["spec"]["template"] for each in (*plan.applied, *plan.jobs) if "template" in each.get("spec", {})]
@@ -229,6 +339,13 @@ def test_the_generated_specs_reach_every_kind_of_pod() -> None:
     assert components == {labels.COMPONENT_HOST, labels.COMPONENT_REPLAY, *SPARK_COMPONENTS}
     for template in templates:
         check_pod(template, spec)
+    texts = {template["metadata"]["labels"][labels.LABEL_COMPONENT]: json.dumps(template) for template in templates}
+    with_inputs = {component for component, text in texts.items() if "PGPASSWORD" in text}
+    assert with_inputs == {labels.COMPONENT_HOST, *SPARK_COMPONENTS}
+    for component in with_inputs:
+        # In the annotation of a driver, executors have them too.
+        times = 2 if component in SPARK_COMPONENTS else 1
+        assert [texts[component].count(word) for word in ("PGPASSWORD", "envFrom", "/config/shop")] == [times] * 3
 
 
 def test_many_generated_specs_give_a_plan() -> None:

@@ -1,16 +1,23 @@
-"""Checks of one consumer: its conditions, Secrets and pods, and from inside a pod: hub, storage and clock."""
+"""Checks of one consumer: its conditions, Secrets, pods and what its handler and its Spark program get, and from inside
+a pod: hub, storage and clock.
+"""
 
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.programs import Reference, references
+from eventconsumer_api.spark import Application
+from eventconsumer_api.v1alpha1 import Processing
 from eventconsumer_cli.doctor.findings import Finding, Level
 from eventconsumer_cli.errors import CliError, Forbidden, NotFound
 from eventconsumer_cli.kube.cluster import Cluster
-from eventconsumer_cli.kube.kinds import POD, SECRET, name_of, namespace_of
+from eventconsumer_cli.kube.kinds import CONFIG_MAP, POD, SECRET, name_of, namespace_of
 from eventconsumer_cli.kube.tool import Tool
 from eventconsumer_cli.kube.toolbox import Toolbox
 from eventconsumer_cli.kube.toolpod import why_waiting
@@ -28,7 +35,9 @@ def look(cluster: Cluster, toolbox: Toolbox | None, consumer: Manifest) -> Itera
         consumer: The EventConsumer.
     """
     about = f"{namespace_of(consumer)}/{name_of(consumer)}"
-    findings = [*judge_status(consumer), *secrets(cluster, consumer), *pods(cluster, consumer)]
+    findings = [
+        *judge_status(consumer), *secrets(cluster, consumer), *inputs(cluster, consumer), *pods(cluster, consumer),
+    ]  # fmt: skip
     if toolbox is not None:
         findings += inside(toolbox, consumer)
     yield from (replace(each, consumer=about) for each in findings)
@@ -86,6 +95,48 @@ def secrets(cluster: Cluster, consumer: Manifest) -> Iterator[Finding]:
                 yield Finding(
                     "secret", Level.BROKEN, why, f"put the connection string under key {key} of Secret {name}"
                 )
+
+
+def inputs(cluster: Cluster, consumer: Manifest) -> Iterator[Finding]:
+    """Whether the ConfigMaps and Secrets of a handler or Spark program, and their keys, exist; values are not read."""
+    spec = consumer["spec"]
+    spark = spec.get("spark", {"enabled": False})
+    programs: list[tuple[str, type[Processing | Application], Any]] = [
+        ("spec.processing", Processing, spec.get("processing"))
+    ]
+    if spark.get("enabled", True):
+        programs.append(("spec.spark.application", Application, spark.get("application")))
+    for path, model, written in programs:
+        try:
+            found = model.model_validate(written or {})
+        except ValidationError:
+            yield Finding("inputs", Level.UNKNOWN, f"{path} has fields that this plugin does not know")
+            continue
+        for each in references(found):
+            yield _input(cluster, namespace_of(consumer), f"{path}.{each.field}", each)
+
+
+def _input(cluster: Cluster, namespace: str, field: str, each: Reference) -> Finding:
+    """Whether one ConfigMap or Secret exists with its keys."""
+    used = f"{each.kind} {each.name} for {field}"
+    try:
+        found = cluster.get(SECRET if each.kind == "Secret" else CONFIG_MAP, namespace, each.name)
+    except Forbidden:
+        return Finding("inputs", Level.UNKNOWN, f"{used}: you have no permission to read it")
+    except NotFound:
+        created = "secret generic" if each.kind == "Secret" else "configmap"
+        values = " ".join(f"--from-literal={key}=<value>" for key in each.keys or ("<key>",))
+        why, remedy = "it does not exist", f"kubectl -n {namespace} create {created} {each.name} {values}"
+    else:
+        has = (found.get("data") or {}) | (found.get("binaryData") or {})
+        missing = ", ".join(key for key in each.keys if key not in has)
+        why = f"it has no key {missing}, but {', '.join(sorted(has)) or 'none'}" if missing else ""
+        remedy = f"put {missing} into it, or correct {field}"
+    if not why:
+        return Finding("inputs", Level.OK, used)
+    if each.optional:
+        return Finding("inputs", Level.OK, f"{used}: {why}; it is optional")
+    return Finding("inputs", Level.BROKEN, f"{used}: {why}", remedy)
 
 
 def pods(cluster: Cluster, consumer: Manifest) -> Iterator[Finding]:

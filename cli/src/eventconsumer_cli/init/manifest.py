@@ -128,7 +128,7 @@ def host_config(resource: Mapping[str, Any], operator: Operator) -> HostConfig:
             duration_seconds=leases.lease_duration_seconds,
         ),
         starting_position=spec.starting_position,
-        processing=spec.processing,
+        processing=spec.processing.for_hosts(),
         sink=BlobLocation(
             storage_account_url=sink.storage_account_url,
             storage_api_version=sink.storage_api_version,

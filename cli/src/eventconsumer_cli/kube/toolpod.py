@@ -1,8 +1,9 @@
 """The temporary pod for one command if no host runs: like a host pod, but idle until a program is started. Pure.
 
 It has the image, the service account, the volumes and the restrictions of the hosts, and so their configuration and
-credentials. It does not count as a host: its component label differs, so that Service, disruption budget and
-StatefulSet do not select it, and the operator does not watch it. It ends by itself.
+credentials. It has no variables and volumes of a handler: a ConfigMap that does not exist must not prevent the start of
+a tool. It does not count as a host: its component label differs, so that Service, disruption budget and StatefulSet do
+not select it, and the operator does not watch it. It ends by itself.
 """
 
 import copy
@@ -14,6 +15,7 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import credentials, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
+from eventconsumer_api.programs import MOUNT_FOLDERS, is_reserved_env
 from eventconsumer_cli.kube.kinds import name_of, namespace_of
 
 APPLICATION = "eventconsumer"
@@ -24,7 +26,7 @@ STORAGE = "1Gi"
 REQUESTS = {"cpu": "50m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
 LIMITS = {"memory": "512Mi", "ephemeral-storage": STORAGE}
 _NOT_FOR_TOOLS = (
-    "ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle", "args", "command",
+    "ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle", "args", "command", "envFrom",
 )  # fmt: skip
 
 
@@ -54,9 +56,17 @@ def of_consumer(consumer: Manifest, stateful_set: Manifest, suffix: str, seconds
     template = copy.deepcopy(stateful_set["spec"]["template"])
     pod: dict[str, Any] = template["spec"]
     host, *sidecars = _host_first(pod["containers"])
-    host = {name: value for name, value in host.items() if name not in _NOT_FOR_TOOLS}
+    # Variables and folders of a handler have other names than ours.
+    mounts = host.get("volumeMounts", [])
+    for_handler = {each["name"] for each in mounts if each["mountPath"].startswith(MOUNT_FOLDERS)}
+    host = {name: value for name, value in host.items() if name not in _NOT_FOR_TOOLS} | {
+        "env": [each for each in host.get("env", []) if is_reserved_env(each["name"])],
+        "volumeMounts": [each for each in mounts if each["name"] not in for_handler],
+    }
     # Spread constraints count hosts only.
-    pod = {name: value for name, value in pod.items() if name != "topologySpreadConstraints"}
+    pod = {name: value for name, value in pod.items() if name != "topologySpreadConstraints"} | {
+        "volumes": [each for each in pod.get("volumes", []) if each["name"] not in for_handler]
+    }
     metadata = template.get("metadata", {})
     return {
         "apiVersion": "v1",

@@ -1,12 +1,12 @@
 """Settings of host pods: a typed list without pass-through."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules, total
+from eventconsumer_api.model import Model, rules
 from eventconsumer_api.scalars import Quantity
-from eventconsumer_api.scheduling import RESERVED_DOMAINS, Affinity, LabelName, LabelValue, Toleration
+from eventconsumer_api.scheduling import PodFields, pod_rules
 
 ResourceName = Literal["cpu", "memory", "ephemeral-storage"]
 
@@ -36,42 +36,12 @@ class Resources(Model):
     )
 
 
-class Pods(Model):
+class Pods(PodFields):
     """Settings of the host pods."""
 
-    model_config = rules(
-        *(
-            (
-                f"!has(self.{field}) || self.{field}.all(key, "
-                + " && ".join(f"!key.startsWith('{domain}/')" for domain in (*RESERVED_DOMAINS, "app.kubernetes.io"))
-                + ")",
-                f"pods.{field}: keys of {', '.join(RESERVED_DOMAINS)} are reserved",
-            )
-            for field in ("labels", "annotations")
-        ),
-        total("annotations", "pods.annotations", 16_384, pairs=True),
-    )
+    model_config = rules(*pod_rules("pods"))
 
     resources: Resources = Field(default=Resources(), description="Requests and limits of each host.")
-    node_selector: dict[LabelName, LabelValue] = Field(
-        default={}, max_length=32, description="Labels of the nodes to run on."
-    )
-    tolerations: list[Toleration] = Field(default=[], max_length=32, description="Taints of nodes to tolerate.")
-    affinity: Affinity | None = Field(
-        default=None, description="Node and pod affinity. Hosts spread over nodes and zones by default."
-    )
-    priority_class_name: str | None = Field(
-        default=None,
-        max_length=253,
-        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
-        description="Priority class. The operator's administrator must allow it.",
-    )
-    labels: dict[LabelName, LabelValue] = Field(
-        default={}, max_length=32, description="Labels of the pods. The administrator must allow their prefix."
-    )
-    annotations: dict[LabelName, Annotated[str, Field(max_length=4096)]] = Field(
-        default={}, max_length=32, description="Annotations of the pods. The administrator must allow their prefix."
-    )
     termination_grace_period_seconds: int = Field(
         default=60,
         ge=5,

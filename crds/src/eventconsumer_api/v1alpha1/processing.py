@@ -1,10 +1,12 @@
 """Processing of received events: batches, the user's handler, checkpoints."""
 
 from enum import StrEnum
+from typing import Any
 
 from pydantic import Field
 
 from eventconsumer_api.model import Model, rules
+from eventconsumer_api.programs import EgressRule, EnvFroms, EnvVars, ProgramVolumes, env_total
 
 
 class SourceKind(StrEnum):
@@ -16,6 +18,10 @@ class SourceKind(StrEnum):
 
 def _is_off(value: bool) -> bool:
     return not value
+
+
+def _is_empty(values: list[Any]) -> bool:
+    return not values
 
 
 def _is_default(source: SourceKind) -> bool:
@@ -72,6 +78,14 @@ class Processing(Model):
             "processing.checkpoint.policy: File needs files, and handlerMode: Replace writes none; use Batch, Events "
             "or Interval",
         ),
+        *(
+            (
+                f"!has(self.{field}) || size(self.{field}) == 0 || has(self.handler)",
+                f"processing.{field} is for the handler: set processing.handler, or remove it",
+            )
+            for field in ("env", "envFrom", "volumes", "egress")
+        ),
+        env_total("processing"),
     )
 
     max_batch_size: int = Field(
@@ -133,4 +147,28 @@ class Processing(Model):
         description="Image with the handler, built FROM the processor image. The operator's administrator must allow "
         "its prefix.",
     )
+    env: EnvVars = Field(
+        default=[], description="Environment of the handler. A change restarts the hosts.", exclude_if=_is_empty
+    )
+    env_from: EnvFroms = Field(
+        default=[],
+        description="ConfigMaps and Secrets whose keys become variables. Hosts see a changed value after a restart.",
+        exclude_if=_is_empty,
+    )
+    volumes: ProgramVolumes = Field(
+        default=[],
+        description="ConfigMaps and Secrets as files. Hosts see a changed value within about a minute.",
+        exclude_if=_is_empty,
+    )
+    egress: list[EgressRule] = Field(
+        default=[],
+        max_length=16,
+        description="Destinations of the handler, in addition to DNS and ports 443 and 5671. Only where the "
+        "administrator has enabled network policies; without them, nothing is limited.",
+        exclude_if=_is_empty,
+    )
     checkpoint: CheckpointRule = Field(default=CheckpointRule(), description="Checkpoint policy.")
+
+    def for_hosts(self) -> "Processing":
+        """The part that hosts read: the rest is in their pods and in the network policy."""
+        return self.model_copy(update={"env": [], "env_from": [], "volumes": [], "egress": []})

@@ -23,6 +23,7 @@ from eventconsumer_operator.resource.podfailures import (
     restarts,
     slow_pods,
 )
+from eventconsumer_operator.resource.programs import required_objects
 from eventconsumer_operator.spark.facts import SparkFacts, spark_facts
 
 
@@ -152,7 +153,7 @@ def gather(
         lost_before="" if observed.fleet or gaps else _lost_before(observed),
         gaps=gaps,
         pod_failures=pod_failures((*observed.pods, *(observed.probes if asleep else ()))),
-        slow_pods=slow_pods(observed.pods, observed.now),
+        slow_pods=slow_pods(observed.pods, observed.now, required_objects(plan.spec.processing) if plan else ()),
         restarts=restarts(observed.pods, observed.now),
         desired=desired,
         ready=min(status.get("readyReplicas", 0), desired),

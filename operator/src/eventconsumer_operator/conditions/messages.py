@@ -145,6 +145,8 @@ def _pod_cause(failure: PodFailure) -> str:
             return failure.text or "no node fits the pod"
         case PodCause.WAITING:
             return failure.text or f"image {failure.image}"
+        case PodCause.INPUT_MISSING:
+            return f"{failure.text}: create it, or correct env and envFrom in the spec; the pod then starts by itself"
         case PodCause.ENDED:
             return failure.text or "the pod ended"
 
@@ -153,9 +155,10 @@ def pods_slow(pods: tuple[SlowPod, ...]) -> str:
     """Pods that have not been ready for minutes; empty for none."""
     if not pods:
         return ""
+    needs = f"; its volumes need {' and '.join(pods[0].needs)}: create what is missing" if pods[0].needs else ""
     return (
         f"pod {_and_others(pods[0].pod, len(pods))} has not been ready since {pods[0].since}: kubectl describe pod "
-        f"{pods[0].pod} shows the cause"
+        f"{pods[0].pod} shows the cause{needs}"
     )
 
 
@@ -265,7 +268,8 @@ def _step(step: Step) -> str:
 def executors(found: Executors) -> str:
     """Executors of the attempt in progress."""
     lost = failure(found.out_of_memory) if found.out_of_memory else ""
-    return joined(f"{found.running} of {found.wanted} executors are running", lost, pods_failing(found.pods))
+    most = f"at most {found.wanted}" if found.scaled else found.wanted
+    return joined(f"{found.running} of {most} executors are running", lost, pods_failing(found.pods))
 
 
 def batch_failing(batch: OpenBatch, failed: FailedAttempts) -> str:
@@ -364,9 +368,10 @@ def waiting(cause: WaitingCause) -> str:
             )
         case CannotStart(pods):
             return pods_failing(pods)
-        case ContainerNotCreated(secret, key):
+        case ContainerNotCreated(secret, key, needs):
             exists = f"Secret {secret} with key {key} exists, and that " if secret else ""
-            return f"the driver's container is not created yet: check that {exists}the image can be pulled"
+            volumes = f"; its volumes need {' and '.join(needs)}: create what is missing" if needs else ""
+            return f"the driver's container is not created yet: check that {exists}the image can be pulled{volumes}"
         case NoExecutors(wanted, pods):
             return f"0 of {wanted} executors are running: " + (
                 pods_failing(pods)

@@ -116,7 +116,8 @@ _DOMAINS = ("eventconsumer.io/", "app.kubernetes.io/", "sparkoperator.k8s.io/") 
 _HEAD = {"apiVersion", "kind", "metadata"}
 _OWNERS = 8
 _CHILDREN = (COMPONENT_HOST, COMPONENT_PROBE, COMPONENT_SPARK)  # the names of all other children end so
-_DIGESTED = 256  # longer texts of a child are held as digests, characters
+# Longer texts of a child are held as digests, and longer annotations not at all (only drivers read one), characters.
+_DIGESTED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,8 @@ def trimmed(manifest: Manifest) -> Manifest:
     kept: Manifest = {name: metadata[name] for name in _METADATA if name in metadata}
     if manifest["kind"] != KIND:
         for field in ("labels", "annotations"):
-            ours = {name: value for name, value in metadata.get(field, {}).items() if name.startswith(_DOMAINS)}
+            given = metadata.get(field, {})
+            ours = {each: text for each, text in given.items() if each.startswith(_DOMAINS) and len(text) <= _DIGESTED}
             if ours:
                 kept[field] = ours
         references = metadata.get("ownerReferences", [])

@@ -11,17 +11,19 @@ from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.disruption import disruption_budget
+from eventconsumer_operator.plan.egress import check_egress
 from eventconsumer_operator.plan.endpoints import check_endpoints
 from eventconsumer_operator.plan.hosts import config_map, service, stateful_set
 from eventconsumer_operator.plan.network import network_policies, unwanted_policies
 from eventconsumer_operator.plan.pods import check_pods
 from eventconsumer_operator.plan.probe import is_probing, probe_set, unwanted_probe
+from eventconsumer_operator.plan.references import check_references, programs
 from eventconsumer_operator.plan.replay import replay_job, unwanted_replays
 from eventconsumer_operator.plan.scale import Running, running, scaling_of, with_leaving
-from eventconsumer_operator.plan.secrets import check_secrets
 from eventconsumer_operator.resource.images import host_image
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.pods import check_memory, run_as
+from eventconsumer_operator.resource.programs import check_inputs
 from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings
 from eventconsumer_operator.spark.plan import SparkPlan, orphans, spark_plan
@@ -68,14 +70,17 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
         fleet_key: Public key of the operator for hosts, PEM; empty: hosts get no operator messages.
 
     Raises:
-        SpecError: The spec does not fit the schema, or names an endpoint, a Secret, an image, or a value of spec.pods
-            that the settings forbid, or its buffer does not fit in the memory of a host.
+        SpecError: The spec does not fit the schema, or names an endpoint, a Secret, a ConfigMap, a destination, an
+            image, or a value of pods that the settings forbid, or its buffer does not fit in the memory of a host.
     """
     consumer = observed.consumer
     spec = parse_spec(consumer.spec)
     check_endpoints(spec, settings)
-    check_secrets(spec, settings)
-    check_pods(spec.pods, settings)
+    check_references(spec, settings)
+    for field, inputs in programs(spec):
+        check_inputs(field, inputs)
+    check_egress(consumer.key.namespace, spec, settings)
+    check_pods(spec, settings)
     check_memory(spec)
     config = host_config(consumer, spec, settings)
     image = host_image(spec, settings)

@@ -42,7 +42,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
             duration_seconds=spec.lease_store.lease_duration_seconds,
         ),
         starting_position=spec.starting_position,
-        processing=spec.processing,
+        processing=spec.processing.for_hosts(),
         sink=BlobLocation(
             storage_account_url=spec.sink.storage_account_url,
             storage_api_version=spec.sink.storage_api_version,

@@ -57,7 +57,15 @@ def stateful_set(
             # only ready hosts get partitions.
             "minReadySeconds": MIN_READY_SECONDS,
             "selector": {"matchLabels": selector(consumer.key, labels.COMPONENT_HOST)},
-            "template": host_template(consumer.key, spec, config, image, config_map=name, probes=host_probes()),
+            "template": host_template(
+                consumer.key,
+                spec,
+                config,
+                image,
+                config_map=name,
+                probes=host_probes(),
+                handler=spec.processing if spec.processing.handler else None,
+            ),
         }
     }
 

@@ -9,7 +9,7 @@ A second policy covers ingress to Spark's pods: only driver and executors of the
 Egress is not limited: a driver creates its executors through the API server, whose address and port depend on the
 cluster.
 
-A proxy of the resource adds its port to the egress of hosts.
+A proxy of the resource adds its port to the egress of hosts, and a handler its destinations.
 """
 
 from typing import Any
@@ -19,6 +19,7 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import proxy_config
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.kube.manifest import NETWORK_POLICY, controller_uid, is_being_deleted, name_of
+from eventconsumer_operator.plan.egress import NAMESPACE_NAME, egress_rules
 from eventconsumer_operator.resource.names import APPLICATION, child, host_name, spark_policy_name
 from eventconsumer_operator.resource.observed import Consumer, Observed
 from eventconsumer_operator.settings import Settings
@@ -26,7 +27,6 @@ from eventconsumer_operator.settings import Settings
 SPARK_COMPONENTS = (labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY)
 COMPONENTS = (labels.COMPONENT_HOST, labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY, labels.COMPONENT_TOOL)
 OPERATOR_LABELS = {labels.LABEL_NAME: APPLICATION, labels.LABEL_COMPONENT: "operator"}
-_NAMESPACE_NAME = "kubernetes.io/metadata.name"  # a label of every namespace
 _DNS = 53
 _HTTPS = 443
 _AMQPS = 5671
@@ -91,7 +91,7 @@ def _callers(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _namespace(name: str) -> dict[str, Any]:
-    return {"namespaceSelector": {"matchLabels": {_NAMESPACE_NAME: name}}}
+    return {"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: name}}}
 
 
 def _destinations(spec: EventConsumerSpec) -> list[dict[str, Any]]:
@@ -100,4 +100,5 @@ def _destinations(spec: EventConsumerSpec) -> list[dict[str, Any]]:
     return [
         {"ports": [{"port": _DNS, "protocol": protocol} for protocol in ("UDP", "TCP")]},
         {"ports": [{"port": port, "protocol": "TCP"} for port in ports]},
+        *egress_rules(spec.processing.egress),
     ]

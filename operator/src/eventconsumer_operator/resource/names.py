@@ -11,6 +11,8 @@ from eventconsumer_operator.keys import Key
 from eventconsumer_operator.resource.observed import Consumer
 
 APPLICATION = "eventconsumer"
+HOST_SUFFIX = "-host"
+"""End of the names of the hosts' objects."""
 _APPLICATION_NAME_PART = 28
 _APPLICATION_NAME_LIMIT = 51  # launchers add up to 12 characters for pods and services, and 63 is the limit
 _REPLAY_NAME_PART = 25  # <25>-<8>-r-<20>
@@ -19,7 +21,7 @@ _BATCH_REPLAY_NAME_PART = 24  # <24>-<8>-br-<20>
 
 def host_name(key: Key) -> str:
     """Name of the ConfigMap, Service and StatefulSet of the hosts."""
-    return f"{key.name}-host"
+    return f"{key.name}{HOST_SUFFIX}"
 
 
 def spark_policy_name(key: Key) -> str:

@@ -5,6 +5,7 @@ restart is reported for ten minutes, with the change that would prevent the next
 sentences.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,6 +28,9 @@ _WAITING_FAILURES = {
 RECENT = timedelta(minutes=10)
 # A host is ready within seconds of its start; pulling an image or adding a node takes longer.
 SLOW = timedelta(minutes=3)
+# Messages of the kubelet about a variable without a source (makeEnvironmentVariables in pkg/kubelet/kubelet_pods.go).
+# The kind is in the singular or the plural. About a volume without a source, the status of a pod says nothing.
+_MISSING = re.compile(r"(configmaps?|secrets?) \".*\" not found|couldn't find key .* in (ConfigMap|Secret) ")
 # Exit codes of a container that was stopped: it ended by itself, by SIGTERM, or by SIGKILL after its grace period.
 _STOPPED_CODES = {0, 137, 143}
 _POD_REASONS = {"Evicted", "NodeLost", "NodeShutdown", "Terminated", "Preempting"}
@@ -44,6 +48,7 @@ class PodCause(Enum):
     ENDED = "ended"  # the pod has failed
     UNSCHEDULABLE = "unschedulable"  # no node fits
     WAITING = "waiting"  # the kubelet cannot start a container
+    INPUT_MISSING = "input missing"  # a variable comes from a ConfigMap, a Secret or a key that does not exist
     CRASHED = "crashed"  # a container ends again and again
     OUT_OF_MEMORY = "out of memory"  # a container ends again and again because of its memory limit
 
@@ -76,10 +81,12 @@ class SlowPod:
     Attributes:
         pod: Name of the pod.
         since: Since when, as the API server writes times.
+        needs: Objects without which its volumes cannot be mounted, such as ConfigMap shop; empty if they are mounted.
     """
 
     pod: str
     since: str
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -139,16 +146,27 @@ def _terminated(pod: Manifest) -> Iterator[Manifest]:
             yield ended
 
 
-def slow_pods(pods: Iterable[Manifest], now: datetime) -> tuple[SlowPod, ...]:
+def slow_pods(pods: Iterable[Manifest], now: datetime, needs: tuple[str, ...] = ()) -> tuple[SlowPod, ...]:
     """Pods that have not been ready for long, and are none of `pod_failures`.
 
     Their status does not say why. The kubelet's events do, but the operator has no permission to read them.
+
+    Args:
+        pods: The pods.
+        now: The time.
+        needs: Objects that their volumes need.
     """
     return tuple(
-        SlowPod(name_of(pod), since)
+        SlowPod(name_of(pod), since, needs if _is_being_created(pod) else ())
         for pod in sorted(pods, key=name_of)
         if (since := _unready_since(pod)) and now - datetime.fromisoformat(since) >= SLOW
     )
+
+
+def _is_being_created(pod: Manifest) -> bool:
+    """Whether the kubelet has not created the container yet: it waits for volumes, the network or the image."""
+    containers = pod.get("status", {}).get("containerStatuses", [])
+    return any(each.get("state", {}).get("waiting", {}).get("reason") == "ContainerCreating" for each in containers)
 
 
 def _unready_since(pod: Manifest) -> str:
@@ -196,7 +214,10 @@ def _waiting(name: str, container: Manifest, waiting: Manifest) -> PodFailure:
             return PodFailure(name, PodCause.OUT_OF_MEMORY, reason)
         text = ended.get("message") or ended.get("reason", "")
         return PodFailure(name, PodCause.CRASHED, reason, text, exit_code=ended.get("exitCode"))
-    return PodFailure(name, PodCause.WAITING, reason, waiting.get("message", ""), image=container.get("image", ""))
+    text = waiting.get("message", "")
+    if reason == "CreateContainerConfigError" and _MISSING.search(text):
+        return PodFailure(name, PodCause.INPUT_MISSING, reason, text)
+    return PodFailure(name, PodCause.WAITING, reason, text, image=container.get("image", ""))
 
 
 def _ended(pod: Manifest) -> Iterator[tuple[datetime, Restart]]:

@@ -1,26 +1,28 @@
 """Builds the template of every pod that runs the host image, and parts shared with Spark drivers.
 
-A pod contains values of the operator and a few typed fields of spec.pods. No value of a user reaches a volume, an
-environment variable, a security context or a service account. Every pod complies with the restricted Pod Security
-Standard.
+A pod contains values of the operator and a few typed fields of spec.pods. No value of a user reaches a security context
+or a service account. Variables and volumes of a user are those of `programs`, in pods that run a handler. Every pod
+complies with the restricted Pod Security Standard.
 """
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from pydantic import BaseModel
-
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import credentials, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
+from eventconsumer_api.programs import Inputs
+from eventconsumer_api.scheduling import PodFields
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, Pods
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.resource.names import child_labels, selector
+from eventconsumer_operator.resource.programs import env_sources, environment, mounts, volumes
 from eventconsumer_operator.resource.quantities import amount, canonical
+from eventconsumer_operator.resource.written import as_written
 
 WORKLOAD_IDENTITY_LABEL = {"azure.workload.identity/use": "true"}
 PORT_NAME = "http"
@@ -46,6 +48,7 @@ def host_template(
     arguments: tuple[str, ...] = (),
     probes: Mapping[str, Any] | None = None,
     resources: Mapping[str, Any] | None = None,
+    handler: Inputs | None = None,
 ) -> Manifest:
     """The template of a pod that runs the host image.
 
@@ -60,11 +63,12 @@ def host_template(
         arguments: Arguments of the program; empty: a host.
         probes: Probes of the container.
         resources: Resources of the container, with a limit of ephemeral storage; None: those of spec.pods.
+        handler: What the handler gets; None: the pod runs none.
     """
     pods = spec.pods
     given = credentials(config)
     identity = WORKLOAD_IDENTITY_LABEL if any(credential.client_id for credential in given.values()) else {}
-    volumes = [
+    secrets = [
         volume for folder, credential in given.items() if (volume := secret_volume(folder, credential, optional=True))
     ]
     limited = dict(resources) if resources is not None else host_resources(pods)
@@ -76,7 +80,9 @@ def host_template(
             downward("POD_NAME", "metadata.name"),
             downward("POD_UID", "metadata.uid"),
             *([] if config_map else [{"name": labels.CONFIG_ENV, "value": config.to_json()}]),
+            *(environment(handler) if handler else []),
         ],
+        **({"envFrom": env_sources(handler)} if handler and handler.env_from else {}),
         "ports": [{"name": PORT_NAME, "containerPort": labels.HOST_PORT, "protocol": "TCP"}],
         "securityContext": container_security(),
         "resources": limited,
@@ -84,7 +90,8 @@ def host_template(
             # Whole folders, not single files (subPath): files would not follow a changed Secret.
             *([{"name": "config", "mountPath": str(_CONFIG.parent), "readOnly": True}] if config_map else []),
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
-            *(secret_mount(volume["name"]) for volume in volumes),
+            *(secret_mount(volume["name"]) for volume in secrets),
+            *(mounts(handler) if handler else []),
         ],
     }
     return {
@@ -103,8 +110,9 @@ def host_template(
             "containers": [container | ({"args": list(arguments)} if arguments else {}) | dict(probes or {})],
             "volumes": [
                 *([{"name": "config", "configMap": {"name": config_map}}] if config_map else []),
-                scratch(limited),
-                *volumes,
+                tmp_volume(limited["limits"]["ephemeral-storage"]),
+                *secrets,
+                *(volumes(handler) if handler else []),
             ],
         },
     }
@@ -135,26 +143,18 @@ def scheduling(pods: Pods, spread: Mapping[str, str]) -> dict[str, Any]:
         }
         for topology in _SPREAD_OVER
     ]
+    return placement(pods) | {"topologySpreadConstraints": wishes}
+
+
+def placement(pods: PodFields) -> dict[str, Any]:
+    """The user's fields of scheduling as written."""
     given = {
         "nodeSelector": dict(pods.node_selector),
         "tolerations": [as_written(toleration) for toleration in pods.tolerations],
         "affinity": as_written(pods.affinity) if pods.affinity else {},
         "priorityClassName": pods.priority_class_name,
     }
-    return {name: value for name, value in given.items() if value} | {"topologySpreadConstraints": wishes}
-
-
-def as_written(model: BaseModel) -> dict[str, Any]:
-    """A part of the spec as the user wrote it, without nulls and empty lists."""
-    written = model.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
-    result: dict[str, Any] = _without_empty_lists(written)
-    return result
-
-
-def _without_empty_lists(node: Any) -> Any:
-    if isinstance(node, dict):
-        return {name: _without_empty_lists(value) for name, value in node.items() if value != []}
-    return [_without_empty_lists(value) for value in node] if isinstance(node, list) else node
+    return {name: value for name, value in given.items() if value}
 
 
 def host_resources(pods: Pods) -> dict[str, Any]:
@@ -187,9 +187,9 @@ def check_memory(spec: EventConsumerSpec) -> None:
         )
 
 
-def scratch(resources: Mapping[str, Any]) -> dict[str, Any]:
-    """The volume of /tmp, which may hold as much as the container's limit of ephemeral storage."""
-    return {"name": "tmp", "emptyDir": {"sizeLimit": resources["limits"]["ephemeral-storage"]}}
+def tmp_volume(size: str) -> dict[str, Any]:
+    """The volume of /tmp; a larger one than `size` ends the pod."""
+    return {"name": "tmp", "emptyDir": {"sizeLimit": size}}
 
 
 def _canonical(quantities: Mapping[Any, str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from eventconsumer_operator.resource.podfailures import (
     pod_failures,
     termination_message,
 )
+from eventconsumer_operator.resource.programs import required_objects
 from eventconsumer_operator.spark.applications import (
     Application,
     ApplicationState,
@@ -189,10 +190,17 @@ class PodRejected:
 
 @dataclass(frozen=True)
 class ContainerNotCreated:
-    """The driver's container is not created; `secret` and `key` name the sink's credential, empty for none."""
+    """The driver's container is not created.
+
+    Attributes:
+        secret: Secret of the sink's credential; empty: none.
+        key: Key in it.
+        needs: ConfigMaps and Secrets that the program's volumes need, such as `ConfigMap shop`.
+    """
 
     secret: str
     key: str
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -219,12 +227,14 @@ class Executors:
     Attributes:
         running: How many run.
         wanted: spec.spark.executor.instances.
+        scaled: Whether fewer are normal: spec.spark.executor.minInstances is set.
         out_of_memory: An executor that exceeded its memory limit; None: none did.
         pods: Executor pods that do not start.
     """
 
     running: int
     wanted: int
+    scaled: bool = False
     out_of_memory: ExecutorOutOfMemory | None = None
     pods: tuple[PodFailure, ...] = ()
 
@@ -298,7 +308,7 @@ def _waits(
     if failures:
         yield CannotStart(failures)
     elif age > _CREATION_GRACE and any(_is_creating(pod) for pod in living):
-        yield ContainerNotCreated(credential.secret, credential.key)
+        yield ContainerNotCreated(credential.secret, credential.key, required_objects(spark.application))
     has_executors = found is not None and not is_local(found)
     if has_executors and application.state is ApplicationState.RUNNING and age > _EXECUTORS_GRACE:
         yield from _without_executors(application, observed, spark)
@@ -326,6 +336,7 @@ def executors(application: Application, observed: Observed, spark: Spark) -> Exe
     return Executors(
         running=sum(pod.get("status", {}).get("phase") == "Running" for pod in found),
         wanted=spark.executor.instances,
+        scaled=spark.executor.min_instances is not None,
         out_of_memory=ExecutorOutOfMemory(spark.executor.memory) if any(map(out_of_memory, found)) else None,
         pods=pod_failures(pod for pod in found if pod.get("status", {}).get("phase") == "Pending"),
     )

@@ -15,14 +15,9 @@ from eventconsumer_operator.resource.pods import downward
 RESIDENT_SECONDS = 6 * 3600
 """Age at which a resident driver takes no further batch, against leaks of memory."""
 EXECUTOR_IDLE = "60s"
-"""Time after which an executor of a resident driver ends if it has no task."""
+"""Time after which an executor that is not needed ends if it has no task."""
 # The operator deletes earlier. This is for times without an operator, and late enough to observe a commit first.
 TTL_SLACK_SECONDS = 600
-# Of each driver and executor: its log, /tmp, and the files that Spark shuffles and spills, in volumes of the pod's own.
-STORAGE: Mapping[str, Mapping[str, str]] = {
-    "requests": {"ephemeral-storage": "256Mi"},
-    "limits": {"ephemeral-storage": "32Gi"},
-}
 
 
 @dataclass(frozen=True)
@@ -82,21 +77,27 @@ class Launch:
         return self.spark.timeout_seconds + (RESIDENT_SECONDS if self.batch.keep_alive else 0)
 
     @property
-    def scaling(self) -> dict[str, str]:
-        """Properties by which the executors of a resident driver end while it waits.
+    def first_executors(self) -> int:
+        """Number of executors at the start."""
+        return self.spark.executor.min_instances or self.spark.executor.instances
 
-        Shuffle tracking replaces an external shuffle service. Cached data and shuffle files would keep an executor for
-        ever by default. Source: "Dynamic Allocation" in Spark's configuration page.
+    @property
+    def scaling(self) -> dict[str, str]:
+        """Properties by which the number of executors follows the waiting tasks; empty: it is fixed.
+
+        Without minInstances only a resident driver has them: its executors end while it waits. Shuffle tracking
+        replaces an external shuffle service. Cached data, and shuffle files of jobs that are over, would keep an
+        executor for ever by default. Source: "Dynamic Allocation" in Spark's configuration page.
         """
-        if self.batch.keep_alive is None:
+        executor = self.spark.executor
+        if executor.min_instances is None and self.batch.keep_alive is None:
             return {}
-        most = str(self.spark.executor.instances)
         return {
             "spark.dynamicAllocation.enabled": "true",
             "spark.dynamicAllocation.shuffleTracking.enabled": "true",
-            "spark.dynamicAllocation.minExecutors": "0",
-            "spark.dynamicAllocation.initialExecutors": most,
-            "spark.dynamicAllocation.maxExecutors": most,
+            "spark.dynamicAllocation.minExecutors": str(executor.min_instances or 0),
+            "spark.dynamicAllocation.initialExecutors": str(self.first_executors),
+            "spark.dynamicAllocation.maxExecutors": str(executor.instances),
             "spark.dynamicAllocation.executorIdleTimeout": EXECUTOR_IDLE,
             "spark.dynamicAllocation.cachedExecutorIdleTimeout": EXECUTOR_IDLE,
             "spark.dynamicAllocation.shuffleTracking.timeout": EXECUTOR_IDLE,

@@ -1,9 +1,12 @@
 """The native launcher: a Job whose pod is the driver. Pure.
 
-The driver runs all tasks itself (`local[N]`), or creates executor pods, which it owns: they are deleted with it. The
-Job tries once: the operator decides about another attempt from the commit record.
+The driver runs all tasks itself (`local[N]`), or creates executor pods, which it owns: they are deleted with it. Their
+template is an annotation of the driver pod, which the kubelet writes into a file. The Job tries once: the operator
+decides about another attempt from the commit record.
 """
 
+import json
+from pathlib import PurePosixPath
 from typing import Any
 
 from eventconsumer_api import labels
@@ -13,10 +16,21 @@ from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.spark import SparkPod
 from eventconsumer_operator.kube.manifest import JOB, containers_of, kind_of
 from eventconsumer_operator.resource.names import child
-from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL, scratch
-from eventconsumer_operator.spark.launch import STORAGE, TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
+from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL, placement
+from eventconsumer_operator.spark.launch import TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
+from eventconsumer_operator.spark.pods import (
+    SCRATCH_FOLDER,
+    environment,
+    executor_template,
+    metadata,
+    mounts,
+    storage,
+    volumes,
+)
 
 _DRIVER_GRACE_SECONDS = 30
+_EXECUTOR_CONTAINER = "executor"  # as in the entrypoint of the Spark image
+_EXECUTOR_VOLUME = "executor"
 # Spark's memory outside the heap: 40 % for Python programs, 384 MiB at least.
 _OVERHEAD_FACTOR = 0.4
 _OVERHEAD_MIN_MIB = 384
@@ -45,7 +59,7 @@ def application(launch: Launch) -> Manifest:
             "activeDeadlineSeconds": launch.deadline_seconds,
             "ttlSecondsAfterFinished": spark.history.ttl_seconds + TTL_SLACK_SECONDS,
             "template": {
-                "metadata": {"labels": {**launch.labels, **identity}},
+                "metadata": metadata(spark.driver, {**launch.labels, **identity}, _annotations(launch)),
                 "spec": _driver(launch),
             },
         }
@@ -70,11 +84,13 @@ def _driver(launch: Launch) -> dict[str, Any]:
     driver, application = launch.spark.driver, launch.spark.application
     # Without its Secret a driver would fail: so the volume is not optional, and the pod waits for the Secret.
     secret = secret_volume(SINK_SECRET, launch.config.sink.credential, optional=False)
-    memory = f"{pod_memory_mib(driver)}Mi"
+    memory, disk = f"{pod_memory_mib(driver)}Mi", storage(driver)
     resources = {
-        "requests": {"cpu": driver.core_request or str(driver.cores), "memory": memory, **STORAGE["requests"]},
-        "limits": {"memory": memory, **STORAGE["limits"]},
+        "requests": {"cpu": driver.core_request or str(driver.cores), "memory": memory, **disk["requests"]},
+        "limits": {"memory": memory, **disk["limits"]},
     }
+    # Spark reads it where it did not create the pod (spark.apache.org/docs/latest/configuration.html).
+    local_dirs = [{"name": "SPARK_LOCAL_DIRS", "value": SCRATCH_FOLDER}] if driver.scratch else []
     return {
         "restartPolicy": "Never",
         "serviceAccountName": labels.SPARK_SERVICE_ACCOUNT,
@@ -82,6 +98,7 @@ def _driver(launch: Launch) -> dict[str, Any]:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _DRIVER_GRACE_SECONDS,
         "securityContext": pod_security(),
+        **placement(driver),
         "containers": [
             {
                 "name": "driver",
@@ -94,16 +111,44 @@ def _driver(launch: Launch) -> dict[str, Any]:
                     application.main_file,
                     *application.arguments,
                 ],
-                "env": driver_environment(launch),
+                **environment(launch, [*driver_environment(launch), *local_dirs]),
                 "securityContext": container_security(),
                 "resources": resources,
                 "volumeMounts": [
-                    {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+                    *mounts(launch, driver),
                     *([secret_mount(SINK_SECRET)] if secret else []),
+                    *([] if launch.local else [_executor_mount()]),
                 ],
             }
         ],
-        "volumes": [scratch(resources), *([secret] if secret else [])],
+        "volumes": [
+            *volumes(launch, driver),
+            *([secret] if secret else []),
+            *([] if launch.local else [_executor_volume()]),
+        ],
+    }
+
+
+def _annotations(launch: Launch) -> dict[str, str]:
+    """The template of the executors, which a driver without executors does not need."""
+    if launch.local:
+        return {}
+    template = {"apiVersion": "v1", "kind": "Pod", **executor_template(launch, _EXECUTOR_CONTAINER)}
+    return {labels.ANNOTATION_EXECUTOR: json.dumps(template)}
+
+
+def _executor_volume() -> dict[str, Any]:
+    """The file with the executors' template."""
+    path = PurePosixPath(labels.EXECUTOR_FILE).name
+    field = {"fieldPath": f"metadata.annotations['{labels.ANNOTATION_EXECUTOR}']"}
+    return {"name": _EXECUTOR_VOLUME, "downwardAPI": {"items": [{"path": path, "fieldRef": field}]}}
+
+
+def _executor_mount() -> dict[str, Any]:
+    return {
+        "name": _EXECUTOR_VOLUME,
+        "mountPath": str(PurePosixPath(labels.EXECUTOR_FILE).parent),
+        "readOnly": True,
     }
 
 
@@ -122,7 +167,7 @@ def _executors(launch: Launch) -> dict[str, str]:
     # No CPU limit: it would slow down the start and the garbage collection of a JVM.
     executor = launch.spark.executor
     return {
-        "spark.executor.instances": str(executor.instances),
+        "spark.executor.instances": str(launch.first_executors),
         "spark.executor.cores": str(executor.cores),
         "spark.executor.memory": executor.memory,
         **launch.scaling,

@@ -31,8 +31,9 @@ from eventconsumer_operator.kube.manifest import (
 )
 from eventconsumer_operator.resource.names import child
 from eventconsumer_operator.resource.observed import Observed
-from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL, scratch
-from eventconsumer_operator.spark.launch import STORAGE, TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
+from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL, placement
+from eventconsumer_operator.spark.launch import TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
+from eventconsumer_operator.spark.pods import environment, executor_template, metadata, mounts, storage, volumes
 
 SPARK_VERSION = "4.1.1"
 """Version of the Spark image, for launchers that require it."""
@@ -71,8 +72,8 @@ def kubeflow_application(launch: Launch) -> Manifest:
             },
             "executor": {
                 **_kubeflow_size(spark.executor),
-                "instances": spark.executor.instances,
-                "template": executor_template(launch),
+                "instances": launch.first_executors,
+                "template": executor_template(launch, EXECUTOR_CONTAINER),
             },
         }
     }
@@ -104,7 +105,7 @@ def apache_application(launch: Launch) -> Manifest:
             "sparkConf": {**launch.confs, **proxy_properties(launch), **launch.scaling, **_apache_conf(launch)},
             "runtimeVersions": {"sparkVersion": SPARK_VERSION},
             "driverSpec": {"podTemplateSpec": driver_template(launch)},
-            "executorSpec": {"podTemplateSpec": executor_template(launch)},
+            "executorSpec": {"podTemplateSpec": executor_template(launch, EXECUTOR_CONTAINER)},
             "applicationTolerations": {
                 "restartConfig": {"restartPolicy": "Never"},
                 "resourceRetainPolicy": "Always",
@@ -116,11 +117,12 @@ def apache_application(launch: Launch) -> Manifest:
 
 def driver_template(launch: Launch) -> dict[str, Any]:
     """The template of the driver pod. The kubelet stops it after its deadline."""
+    driver = launch.spark.driver
     identity = WORKLOAD_IDENTITY_LABEL if launch.config.sink.credential.client_id else {}
     # Without its Secret a driver would fail: so the volume is not optional, and the pod waits for the Secret.
     secret = secret_volume(SINK_SECRET, launch.config.sink.credential, optional=False)
     return {
-        "metadata": {"labels": {**launch.labels, **identity}},
+        "metadata": metadata(driver, {**launch.labels, **identity}),
         "spec": {
             "serviceAccountName": labels.SPARK_SERVICE_ACCOUNT,
             "automountServiceAccountToken": True,  # the driver creates the executor pods
@@ -128,42 +130,18 @@ def driver_template(launch: Launch) -> dict[str, Any]:
             "terminationGracePeriodSeconds": _DRIVER_GRACE_SECONDS,
             "activeDeadlineSeconds": launch.deadline_seconds,
             "securityContext": pod_security(),
+            **placement(driver),
             "containers": [
                 {
                     "name": DRIVER_CONTAINER,
-                    "env": driver_environment(launch),
+                    **environment(launch, driver_environment(launch)),
                     # Spark adds CPU and memory.
-                    "resources": {name: dict(each) for name, each in STORAGE.items()},
+                    "resources": storage(driver),
                     "securityContext": container_security(),
-                    "volumeMounts": [
-                        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
-                        *([secret_mount(SINK_SECRET)] if secret else []),
-                    ],
+                    "volumeMounts": [*mounts(launch, driver), *([secret_mount(SINK_SECRET)] if secret else [])],
                 }
             ],
-            "volumes": [scratch(STORAGE), *([secret] if secret else [])],
-        },
-    }
-
-
-def executor_template(launch: Launch) -> dict[str, Any]:
-    """The template of executor pods, equal to that of the native launcher in the Spark image."""
-    return {
-        "metadata": {"labels": dict(launch.labels)},
-        "spec": {
-            "serviceAccountName": labels.SPARK_SERVICE_ACCOUNT,  # for workload identity; without the API token
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": pod_security(),
-            "containers": [
-                {
-                    "name": EXECUTOR_CONTAINER,
-                    "resources": {name: dict(each) for name, each in STORAGE.items()},
-                    "securityContext": container_security(),
-                    "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
-                }
-            ],
-            "volumes": [scratch(STORAGE)],
+            "volumes": [*volumes(launch, driver), *([secret] if secret else [])],
         },
     }
 
@@ -190,7 +168,7 @@ def _kubeflow_size(pod: SparkPod) -> dict[str, Any]:
 def _apache_conf(launch: Launch) -> dict[str, str]:
     spark = launch.spark
     return {
-        "spark.executor.instances": str(spark.executor.instances),
+        "spark.executor.instances": str(launch.first_executors),
         **_apache_size("driver", spark.driver),
         **_apache_size("executor", spark.executor),
         "spark.kubernetes.authenticate.driver.serviceAccountName": labels.SPARK_SERVICE_ACCOUNT,

@@ -26,6 +26,7 @@ from eventconsumer_operator.settings import Settings
 from tests.contract.operator.conftest import Cluster
 from tests.support.fakes.kubernetes import event_consumer
 from tests.unit.operator.resource.test_plan_pods import AFFINITY
+from tests.unit.operator.spark.test_plan_spark import executor_of
 from tests.unit.operator.worlds import IDENTITY, SPARK, SPEC, batch, consumer, fleet, observed, report, spec_with
 
 ADMINISTRATOR = Settings(
@@ -36,6 +37,8 @@ ADMINISTRATOR = Settings(
     node_label_prefixes=("shop.example/", "kubernetes.io/", "cores"),
     taint_prefixes=("any", "drain", "slow"),
     priority_classes=("drain",),
+    storage_classes=("fast",),
+    egress_cidrs=("10.1.0.0/16", "0.0.0.0/0"),
     network_policies=True,
     operator_namespace="operators",
     metrics_namespaces=("monitoring",),
@@ -56,6 +59,33 @@ FULL: dict[str, Any] = {
         "limits": {"cpu": "1500m", "memory": "2Gi", "ephemeral-storage": "1000M"},
     },
     "terminationGracePeriodSeconds": 120,
+}
+
+PLACE = ("nodeSelector", "tolerations", "affinity", "priorityClassName", "labels", "annotations")
+
+
+HANDLER: dict[str, Any] = {
+    "handler": "shop:Shop",
+    "env": [
+        {"name": "SHOP_MODE", "value": "$(POD_NAME) " + "x" * 300},
+        {"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "shop", "key": "password", "optional": True}}},
+        {"name": "REGION", "valueFrom": {"configMapKeyRef": {"name": "shop", "key": "region"}}},
+    ],
+    "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "shop"}}, {"prefix": "DB_", "secretRef": {"name": "shop"}}],
+    "volumes": [
+        {"mountPath": "/config/shop", "configMap": {"name": "shop", "items": [{"key": "a.b", "path": "c"}]}},
+        {"mountPath": "/secrets/shop", "secret": {"secretName": "shop", "optional": True}},
+    ],
+    "egress": [
+        {
+            "to": [
+                {"ipBlock": {"cidr": "10.1.0.0/16", "except": ["10.1.2.0/24"]}},
+                {"ipBlock": {"cidr": "0.0.0.0/0"}},
+                {"podSelector": {"matchLabels": {"app": "redis"}}},
+            ],
+            "ports": [{"port": 6379}],
+        }
+    ],
 }
 
 
@@ -132,7 +162,7 @@ async def assert_settled(api: KubernetesApi, namespace: str, settings: Settings 
 async def test_applied_objects_stay_and_parts_that_go_away_are_removed(cluster: Cluster, api: KubernetesApi) -> None:
     """Defaults of the API server are no reason to write again, for the user as for the operator."""
     namespace = cluster.namespace()
-    spec = SPEC | {"pods": FULL}
+    spec = SPEC | {"pods": FULL, "processing": HANDLER}
     version = put(cluster, namespace, spec)
     assert put(cluster, namespace, spec) == version
     manifest = json.dumps(event_consumer("orders", spec, namespace))
@@ -151,13 +181,16 @@ async def test_applied_objects_stay_and_parts_that_go_away_are_removed(cluster: 
     assert await versions(api, namespace) == again != made
     assert await contents(api, namespace) == before
 
-    # Without `spec.pods` its parts leave the template.
+    # Without `spec.pods` and `spec.processing` their parts leave the template.
     put(cluster, namespace, SPEC)
-    assert len((await reconcile(api, namespace)).changes) == 2  # the configuration knows the grace time
+    assert len((await reconcile(api, namespace)).changes) == 3  # the configuration knows the grace time, too
     found = await api.get(STATEFUL_SET, namespace, "orders-host")
     assert found is not None
     template = found["spec"]["template"]
     assert not {"nodeSelector", "tolerations", "affinity", "priorityClassName"} & template["spec"].keys()
+    (container,) = template["spec"]["containers"]
+    assert "envFrom" not in container and {each["name"] for each in container["env"]} == {"POD_NAME", "POD_UID"}
+    assert not [each for each in template["spec"]["volumes"] if each["name"] in {"config-shop", "secrets-shop"}]
     assert not {"team", "shop.example/cost"} & template["metadata"]["labels"].keys()
     await assert_settled(api, namespace)
 
@@ -197,7 +230,7 @@ def test_quantities_are_written_as_the_api_server_stores_them(cluster: Cluster) 
 
 def templates(spec: dict[str, Any]) -> dict[str, Manifest]:
     """Every kind of pod that the operator makes of a spec, by component."""
-    spec = spec | SPARK | {"replay": {"nonce": "again", "consumerGroup": "replay"}}
+    spec = SPARK | spec | {"replay": {"nonce": "again", "consumerGroup": "replay"}}
     world = observed(spec, reports={"orders-host-0": report(fleet=fleet(batch=batch()))})
     plan = make_plan(world, ADMINISTRATOR)
     found = [each["spec"]["template"] for each in (*plan.applied, *plan.jobs) if "template" in each.get("spec", {})]
@@ -208,6 +241,14 @@ def templates(spec: dict[str, Any]) -> dict[str, Manifest]:
         config_map="orders-host", component=labels.COMPONENT_PROBE, arguments=("probe",),
     )  # fmt: skip
     return {template["metadata"]["labels"][labels.LABEL_COMPONENT]: template for template in [*found, probe]}
+
+
+def of_spark(spec: dict[str, Any]) -> dict[str, Any]:
+    """The spec with all fields of pods in drivers and executors, on the node's disk and on volumes."""
+    place = {name: FULL[name] for name in PLACE}
+    volume = {"size": "100Gi", "storageClassName": "fast"}
+    spark = {"driver": place | {"scratch": {"size": "1.5Gi"}}, "executor": place | {"scratch": volume}}
+    return spec | {"spark": SPARK["spark"] | spark | {"mode": "Executors"}}
 
 
 def admitted(cluster: Cluster, namespace: str, name: str, template: Manifest) -> str:
@@ -232,12 +273,15 @@ def restricted(cluster: Cluster) -> str:
 
 @pytest.mark.parametrize("kind", ["secrets", "identity"])
 def test_every_pod_is_admitted_where_pods_are_restricted(cluster: Cluster, restricted: str, kind: str) -> None:
-    spec = SPEC | {"pods": FULL}
+    spec = SPEC | {"pods": FULL, "processing": HANDLER}
     if kind == "identity":
         for part in ("leaseStore", "sink"):
             spec = spec_with(f"{part}.authentication", IDENTITY, spec)
             spec[part]["storageAccountUrl"] = "https://shop.blob.core.windows.net"
-    found = templates(spec)
+    found = templates(of_spark(spec))
+    executor = executor_of({"spec": {"template": found[labels.COMPONENT_SPARK]}})
+    executor["spec"]["containers"][0]["image"] = "spark:1"  # Spark adds it
+    found |= {"executor": executor, "small": templates(spec)[labels.COMPONENT_SPARK]}
     assert found.keys() >= {
         labels.COMPONENT_HOST, labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY, labels.COMPONENT_SPARK,
     }  # fmt: skip

@@ -28,27 +28,66 @@ def pods(**parts: Any) -> dict[str, Any]:
     return spec(pods=parts)
 
 
+def placed(path: str, **parts: Any) -> dict[str, Any]:
+    """GOOD with fields of hosts (pods), spark.driver or spark.executor."""
+    if path == "pods":
+        return pods(**parts)
+    return spec(spark={"output": OUTPUT, path.removeprefix("spark."): parts})
+
+
 def node(*expressions: dict[str, Any]) -> dict[str, Any]:
     terms = {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}
     return pods(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}})
 
 
-def pod_term(kind: str, selector: dict[str, Any], *, required: bool = True) -> dict[str, Any]:
+def pod_term(kind: str, selector: dict[str, Any], *, required: bool = True, path: str = "pods") -> dict[str, Any]:
     term = {"labelSelector": selector, "topologyKey": "zone"}
     if required:
-        return pods(affinity={kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+        return placed(path, affinity={kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
     wish = {"weight": 1, "podAffinityTerm": term}
-    return pods(affinity={kind: {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}})
+    return placed(path, affinity={kind: {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}})
 
 
-def affinity_keys(kind: str, required: bool) -> tuple[str, dict[str, Any]]:
+def affinity_keys(path: str, kind: str, required: bool) -> tuple[str, dict[str, Any]]:
     place = (
         "requiredDuringSchedulingIgnoredDuringExecution[]"
         if required
         else "preferredDuringSchedulingIgnoredDuringExecution[].podAffinityTerm"
     )
-    message = f"pods.affinity.{kind}.{place}.labelSelector.matchLabels: keys have 1 to 317 characters"
-    return message, pod_term(kind, {"matchLabels": {LONG_KEY: "v"}}, required=required)
+    message = f"{path}.affinity.{kind}.{place}.labelSelector.matchLabels: keys have 1 to 317 characters"
+    return message, pod_term(kind, {"matchLabels": {LONG_KEY: "v"}}, required=required, path=path)
+
+
+def pod_fields(path: str) -> dict[str, dict[str, Any]]:
+    """Rules of the fields that hosts, drivers and executors have."""
+    return {
+        f"{path}.annotations: at most": placed(
+            path, annotations={f"example.com/{number}": "x" * 4096 for number in range(4)}
+        ),
+        f"{path}.labels: keys of": placed(path, labels={"app.kubernetes.io/name": "mine"}),
+        f"{path}.annotations: keys of": placed(path, annotations={"eventconsumer.io/config-hash": "mine"}),
+        f"{path}.nodeSelector: keys have": placed(path, nodeSelector={LONG_KEY: "v"}),
+        f"{path}.labels: keys have": placed(path, labels={LONG_KEY: "v"}),
+        f"{path}.annotations: keys have": placed(path, annotations={LONG_KEY: "v"}),
+        **dict(
+            affinity_keys(path, kind, required)
+            for kind in ("podAffinity", "podAntiAffinity")
+            for required in (True, False)
+        ),
+    }
+
+
+def handler(**parts: Any) -> dict[str, Any]:
+    return spec(processing={"handler": "a:B"} | parts)
+
+
+def egress(**peer: Any) -> dict[str, Any]:
+    return handler(egress=[{"to": [peer], "ports": [{"port": 5432}]}])
+
+
+FROM_SECRET = {"secretKeyRef": {"name": "shop", "key": "password"}}
+NAMED = {"name": "shop"}
+MOUNT = {"mountPath": "/mnt/a", "configMap": NAMED}
 
 
 # Beginning of the message -> a resource that breaks the rule.
@@ -73,6 +112,28 @@ BREAKS: dict[str, dict[str, Any]] = {
     "processing.image is the image": spec(processing={"image": "shop/orders:1"}),
     "processing.handlerMode: Replace needs": spec(processing={"handlerMode": "Replace"}),
     "processing.checkpoint.policy: File needs": spec(processing=REPLACE | {"checkpoint": {"policy": "File"}}),
+    "processing.env is for the handler": spec(processing={"env": [{"name": "A", "value": "b"}]}),
+    "processing.envFrom is for the handler": spec(processing={"envFrom": [{"prefix": "APP_", "secretRef": NAMED}]}),
+    "processing.volumes is for the handler": spec(processing={"volumes": [MOUNT]}),
+    "processing.egress is for the handler": spec(
+        processing={"egress": [{"to": [{"podSelector": {}}], "ports": [{"port": 1}]}]}
+    ),
+    "processing.env: at most": handler(env=[{"name": f"A{number}", "value": "x" * 4096} for number in range(5)]),
+    "spark.application.env: at most": spec(
+        spark={
+            "output": OUTPUT,
+            "application": {"env": [{"name": f"A{number}", "value": "x" * 4096} for number in range(5)]},
+        }
+    ),
+    "env: set exactly one of": handler(env=[{"name": "A"}]),
+    "env: names such as": handler(env=[{"name": "PYTHONPATH", "value": "/config/mine"}]),
+    "valueFrom: set exactly one of": handler(env=[{"name": "A", "valueFrom": {}}]),
+    "envFrom: set exactly one of": handler(envFrom=[{"prefix": "APP_"}]),
+    "envFrom: with this prefix": handler(envFrom=[{"prefix": "HTTPS_", "configMapRef": NAMED}]),
+    "volumes: set exactly one of": handler(volumes=[{"mountPath": "/mnt/a"}]),
+    "egress: set exactly one of": egress(),
+    "egress: namespaces is for": egress(ipBlock={"cidr": "10.0.0.0/8"}, namespaces=["data"]),
+    "processing.egress[].to[].podSelector.matchLabels: keys have": egress(podSelector={"matchLabels": {LONG_KEY: "v"}}),
     "scaling.replicas is required": spec(scaling={"mode": "Lag", "replicas": 3}),
     "scaling.minReplicas must not be above": spec(scaling={"minReplicas": 3, "maxReplicas": 2}),
     "scaling.minReplicas: 0 needs mode: Lag": spec(scaling={"minReplicas": 0}),
@@ -107,18 +168,12 @@ BREAKS: dict[str, dict[str, Any]] = {
             "application": {"conf": {f"spark.sql.{number}{'x' * 200}": "x" * 300 for number in range(70)}},
         }
     ),
-    "pods.annotations: at most": pods(annotations={f"example.com/{number}": "x" * 4096 for number in range(4)}),
     "startingPosition.partitions: keys have": spec(startingPosition={"partitions": {"0" * 9: {"type": "Latest"}}}),
-    "pods.labels: keys of": pods(labels={"app.kubernetes.io/name": "mine"}),
-    "pods.annotations: keys of": pods(annotations={"eventconsumer.io/config-hash": "mine"}),
     "pods.resources: a request must not be above": pods(
         resources={"requests": {"cpu": "1500m"}, "limits": {"cpu": 1, "memory": "1Gi"}}
     ),
     "pods.resources.requests: the keys are": pods(resources={"requests": {"nvidia.com/gpu": 1}}),
     "pods.resources.limits: the keys are": pods(resources={"limits": {"hugepages-2Mi": "4Mi"}}),
-    "pods.nodeSelector: keys have": pods(nodeSelector={LONG_KEY: "v"}),
-    "pods.labels: keys have": pods(labels={LONG_KEY: "v"}),
-    "pods.annotations: keys have": pods(annotations={LONG_KEY: "v"}),
     "tolerations: value is for": pods(tolerations=[{"key": "a", "operator": "Exists", "value": "b"}]),
     "tolerations: without key": pods(tolerations=[{"effect": "NoSchedule"}]),
     "tolerations: tolerationSeconds is for": pods(
@@ -129,12 +184,37 @@ BREAKS: dict[str, dict[str, Any]] = {
     "labelSelector: operators Gt and Lt": pod_term(
         "podAffinity", {"matchExpressions": [{"key": "a", "operator": "Lt", "values": ["1"]}]}
     ),
-    **dict(affinity_keys(kind, required) for kind in ("podAffinity", "podAntiAffinity") for required in (True, False)),
+    **pod_fields("pods"),
+    **pod_fields("spark.driver"),
+    **pod_fields("spark.executor"),
+    "scratch.size must be": placed("spark.driver", scratch={"size": 0}),
+    "spark.executor.minInstances must not be above": placed("spark.executor", minInstances=3),
 }  # fmt: skip
 # The other direction of some rules.
 REVERSED = [
     ("authentication: set exactly one of", spec(sink={"authentication": SECRET | IDENTITY})),
     ("scaling.replicas is required", spec(scaling={"mode": "Fixed"})),
+    ("env: set exactly one of", handler(env=[{"name": "A", "value": "b", "valueFrom": FROM_SECRET}])),
+    ("env: names such as", handler(env=[{"name": "no_proxy", "value": "*"}])),
+    ("env: names such as", handler(env=[{"name": "Path", "value": "/mnt"}])),
+    (
+        "valueFrom: set exactly one of",
+        handler(env=[{"name": "A", "valueFrom": FROM_SECRET | {"configMapKeyRef": NAMED | {"key": "a"}}}]),
+    ),
+    ("envFrom: set exactly one of", handler(envFrom=[{"prefix": "A_B_", "configMapRef": NAMED, "secretRef": NAMED}])),
+    ("envFrom: with this prefix", handler(envFrom=[{"prefix": "ld_PRE_", "configMapRef": NAMED}])),
+    (
+        "volumes: set exactly one of",
+        handler(volumes=[{"mountPath": "/mnt/a", "configMap": NAMED, "secret": {"secretName": "shop"}}]),
+    ),
+    ("egress: set exactly one of", egress(ipBlock={"cidr": "10.0.0.0/8"}, podSelector={})),
+    # Not CEL, but the schema itself.
+    ("duplicate entries for key", handler(env=[{"name": "A", "value": "b"}, {"name": "A", "value": "c"}])),
+    ("duplicate entries for key", handler(volumes=[MOUNT] * 2)),
+    ("mountPath", handler(volumes=[{"mountPath": "/var/run/secrets/eventconsumer.io", "configMap": NAMED}])),
+    ("mountPath", handler(volumes=[{"mountPath": "/config/../etc", "configMap": NAMED}])),
+    ("prefix", handler(envFrom=[{"prefix": "", "configMapRef": NAMED}])),
+    ("cidr", egress(ipBlock={"cidr": "everywhere"})),
 ]
 
 # Beginning of the message, a field, its value, and another one that it must not take.
@@ -177,6 +257,23 @@ ACCEPTED: dict[str, dict[str, Any]] = {
             "replay": {"nonce": "a", "from": 2, "to": 2},
         }
     ),
+    "all of Spark's pods": spec(
+        spark={
+            "output": OUTPUT,
+            "application": {
+                "env": [{"name": "A", "value": "b"}, {"name": "PASSWORD", "valueFrom": FROM_SECRET}],
+                "envFrom": [{"prefix": "APP_", "configMapRef": NAMED}],
+                "volumes": [MOUNT],
+            },
+            "driver": {"nodeSelector": {"pool": "a"}, "scratch": {"size": 1048576}},
+            "executor": {
+                "tolerations": [{"key": "spot", "value": "true"}],
+                "scratch": {"size": "1000Gi", "storageClassName": "fast"},
+                "instances": 5,
+                "minInstances": 5,
+            },
+        }
+    ),
     "the longest arguments and properties": spec(
         spark={
             "output": OUTPUT,
@@ -190,6 +287,33 @@ ACCEPTED: dict[str, dict[str, Any]] = {
         startingPosition={
             "partitions": {str(number): {"type": "Offset", "offset": "9" * 20} for number in range(1024)}
         }
+    ),
+    "all that a handler gets": handler(
+        env=[
+            {"name": "SHOP_DATABASE", "value": "x" * 4096},
+            {"name": "PGPASSWORD", "valueFrom": FROM_SECRET},
+            {"name": "a1", "valueFrom": {"configMapKeyRef": {"name": "shop", "key": "a.b", "optional": True}}},
+            *({"name": f"A{number}", "value": "x" * 201} for number in range(61)),
+        ],
+        envFrom=[
+            {"prefix": "APP_", "configMapRef": NAMED},
+            {"prefix": "APP_", "secretRef": NAMED | {"optional": True}},
+        ],
+        volumes=[
+            {"mountPath": "/config/shop", "configMap": NAMED | {"items": [{"key": "a.b", "path": "c"}]}},
+            {"mountPath": "/secrets/shop", "secret": {"secretName": "shop", "optional": True}},
+        ],
+        egress=[
+            {
+                "to": [
+                    {"ipBlock": {"cidr": "10.1.0.0/16", "except": ["10.1.2.0/24"]}},
+                    {"ipBlock": {"cidr": "fd00::/8"}},
+                    {"podSelector": {"matchLabels": {"app": "redis"}}},
+                    {"podSelector": {}, "namespaces": ["data"]},
+                ],
+                "ports": [{"port": 5432}, {"port": 53, "protocol": "UDP"}],
+            }
+        ],
     ),
     "a replay": spec(
         replay={

@@ -21,7 +21,7 @@ from tests.contract.operator.conftest import ROOT, Cluster, start_cluster
 from tests.contract.operator.kube.test_rights import asked, granted, until_asked
 from tests.contract.operator.test_operator import SPEC, Hub, World, build, message, ready
 from tests.support.fakes.kubernetes import FakeKubernetes
-from tests.unit.operator.spark.test_sparkapplications import ENABLED, templates
+from tests.unit.operator.spark.test_sparkapplications import PLACED, PLACING, templates
 from tests.unit.operator.worlds import IDENTITY, SPARK, batch, fleet, observed, report
 from tests.unit.operator.worlds import SPEC as PLAN_SPEC
 
@@ -29,8 +29,8 @@ GROUPS = {"Kubeflow": "sparkoperator.k8s.io", "Apache": "spark.apache.org"}
 KINDS = {"Kubeflow": KUBEFLOW_APPLICATION, "Apache": APACHE_APPLICATION}
 BOTH = pytest.mark.parametrize("launcher", list(GROUPS))
 FULL: dict[str, Any] = {
-    "driver": {"cores": 2, "coreRequest": "250m", "memory": "2g"},
-    "executor": {"instances": 4, "cores": 3, "memory": "512m"},
+    "driver": {"cores": 2, "coreRequest": "250m", "memory": "2g"} | PLACED["driver"],
+    "executor": {"instances": 4, "minInstances": 2, "cores": 3, "memory": "512m"} | PLACED["executor"],
     "application": {
         "mainFile": "local:///app/mine.py",
         "arguments": ["--top", "10"],
@@ -57,9 +57,16 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def defined(own: Cluster) -> Cluster:
-    """The same with both definitions."""
+    """The same with both definitions, and the priority class that the specs name."""
     for launcher in GROUPS:
         define(own, launcher)
+    priority = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "drain"},
+        "value": 1,
+    }
+    own.kubectl("create", "-f", "-", stdin=json.dumps(priority))
     return own
 
 
@@ -72,7 +79,7 @@ def made(launcher: str, namespace: str, spark: dict[str, Any], sink: dict[str, A
     world = observed(spec, reports={"orders-host-0": report(fleet=fleet(batch=batch(1)))})
     key = Key(namespace, world.consumer.key.name)
     world = dataclasses.replace(world, consumer=dataclasses.replace(world.consumer, key=key))
-    (manifest,) = make_plan(world, dataclasses.replace(ENABLED, namespaces=(namespace,))).jobs
+    (manifest,) = make_plan(world, dataclasses.replace(PLACING, namespaces=(namespace,))).jobs
     return manifest
 
 

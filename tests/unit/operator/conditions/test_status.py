@@ -257,6 +257,55 @@ def test_pods_that_fail_are_shown_by_their_reason() -> None:
     assert "pod orders-host-0: ImagePullBackOff: Back-off pulling image" in message(status, "Ready")
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        'configmap "shop" not found',
+        'secrets "shop" not found',
+        "couldn't find key password in Secret shop/shop",
+        "couldn't find key mode in ConfigMap shop/shop",
+    ],
+)
+def test_a_variable_without_a_source_is_named_with_its_remedy(said: str) -> None:
+    waiting = {"reason": "CreateContainerConfigError", "message": said}
+    failing = pod(phase="Pending", containerStatuses=[{"image": "x", "state": {"waiting": waiting}}])
+    status = status_of(healthy(hosts=stateful_set(2, 0), pods=(failing,), reports={}))
+    assert verdict(status, "Stalled") == ("True", "HostsFailing")
+    named = f"pod orders-host-0: CreateContainerConfigError: {said}: create it, or correct env and envFrom in the spec"
+    assert named in message(status, "Ready")
+
+
+def test_another_error_of_a_container_s_configuration_has_the_kubelet_s_words_only() -> None:
+    text = "container has runAsNonRoot and image will run as root"
+    waiting = {"reason": "CreateContainerConfigError", "message": text}
+    failing = pod(phase="Pending", containerStatuses=[{"image": "x", "state": {"waiting": waiting}}])
+    status = status_of(healthy(hosts=stateful_set(2, 0), pods=(failing,), reports={}))
+    assert message(status, "Stalled").endswith(text)
+
+
+def test_a_pod_that_waits_for_its_volumes_names_what_they_need() -> None:
+    volumes = [
+        {"mountPath": "/config/shop", "configMap": {"name": "shop"}},
+        {"mountPath": "/mnt/shop", "configMap": {"name": "shop"}},
+        {"mountPath": "/mnt/other", "configMap": {"name": "other", "optional": True}},
+        {"mountPath": "/secrets/shop", "secret": {"secretName": "passwords"}},
+    ]
+    spec = SPEC | {"processing": {"handler": "shop:Shop", "volumes": volumes}}
+    when = (NOW - timedelta(minutes=4)).isoformat()
+
+    def said(reason: str) -> str:
+        waits = pod(
+            phase="Pending",
+            conditions=[{"type": "Ready", "status": "False", "lastTransitionTime": when}],
+            containerStatuses=[{"image": "x", "state": {"waiting": {"reason": reason}}}],
+        )
+        return message(status_of(healthy(spec=spec, hosts=stateful_set(2, 0), pods=(waits,), reports={})), "Ready")
+
+    needs = "its volumes need ConfigMap shop and Secret passwords: create what is missing"
+    assert needs in said("ContainerCreating")
+    assert "has not been ready since" in said("PodInitializing") and needs not in said("PodInitializing")
+
+
 # --- memory --------------------------------------------------------------------------------------------------------
 
 

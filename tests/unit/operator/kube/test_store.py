@@ -358,7 +358,7 @@ def test_no_object_of_another_client_takes_much_memory(manifest: Manifest) -> No
     metadata = manifest["metadata"]
     metadata |= {"managedFields": [LARGE], "finalizers": list(LARGE)}
     metadata["labels"] |= LARGE
-    metadata["annotations"] = LARGE
+    metadata["annotations"] = LARGE | {"eventconsumer.io/executor": "x" * 100_000}  # as long as a driver's may be
     metadata["ownerReferences"] = [*metadata.get("ownerReferences", []), *CROWD]
     store = Store()
     store.put(manifest)

@@ -1,9 +1,12 @@
 """The network policy and the disruption budget of host pods, and the endpoints that a spec may name."""
 
 from dataclasses import replace
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
@@ -83,6 +86,106 @@ def test_hosts_reach_the_port_of_their_proxy() -> None:
     (made,) = network_policies(consumer(), parse_spec(spec), CLOSED)
     assert lets(made["spec"]["egress"], "to", 3128, "TCP", "anywhere", {})
     assert not lets(made["spec"]["egress"], "to", 3129, "TCP", "anywhere", {})
+
+
+# --- destinations of a handler ---------------------------------------------------------------------------------------
+
+OPEN = replace(CLOSED, egress_cidrs=("10.1.0.0/16", "fd00:1::/64"), egress_namespaces=("data",))
+EVERYWHERE = replace(CLOSED, egress_cidrs=("0.0.0.0/0", "::/0"))
+
+
+def with_egress(*peers: dict[str, Any], port: int = 5432) -> dict[str, Any]:
+    return SPEC | {"processing": {"handler": "a:B", "egress": [{"to": list(peers), "ports": [{"port": port}]}]}}
+
+
+def block(cidr: str, *left_out: str) -> dict[str, Any]:
+    return {"ipBlock": {"cidr": cidr, "except": list(left_out)}}
+
+
+def planned_egress(spec: dict[str, Any], settings: Any) -> Any:
+    """The egress of the planned policy of hosts, after that for Azure."""
+    policies = [each for each in make_plan(observed(spec), settings).applied if each["kind"] == "NetworkPolicy"]
+    return policies[0]["spec"]["egress"][2:]
+
+
+def test_a_handler_reaches_what_its_rules_name_on_their_ports_only() -> None:
+    peers = (
+        block("10.1.2.0/24", "10.1.2.128/25"),
+        {"podSelector": {"matchLabels": {"app": "redis"}}},
+        {"podSelector": {}, "namespaces": ["data", "shop"]},
+    )
+    (rule,) = planned_egress(with_egress(*peers), OPEN)
+    inside = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["data", "shop"]}
+    assert rule == {
+        "to": [
+            {"ipBlock": {"cidr": "10.1.2.0/24", "except": ["10.1.2.128/25"]}},
+            {"podSelector": {"matchLabels": {"app": "redis"}}},  # without a namespaceSelector: of its own namespace
+            {"podSelector": {}, "namespaceSelector": {"matchExpressions": [inside]}},
+        ],
+        "ports": [{"port": 5432, "protocol": "TCP"}],
+    }
+    assert planned_egress(SPEC, OPEN) == []
+
+
+def test_egress_restarts_no_host() -> None:
+    specs = (SPEC | {"processing": {"handler": "a:B"}}, with_egress(block("10.1.0.0/16")))
+    plain, opened = (make_plan(observed(spec), OPEN) for spec in specs)
+    assert plain.config == opened.config
+    assert [each for each in plain.applied if each["kind"] != "NetworkPolicy"] == [
+        each for each in opened.applied if each["kind"] != "NetworkPolicy"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("peer", "message"),
+    [
+        (
+            block("10.2.0.0/16"),
+            "10.2.0.0/16 is not within one of the allowed ranges (10.1.0.0/16, fd00:1::/64): correct",
+        ),
+        (block("10.0.0.0/8"), "administrator to extend egressCidrs"),
+        (block("fd00::/8"), "administrator to extend egressCidrs"),
+        (block("10.1.0.0/16", "10.2.0.0/24"), "10.2.0.0/24 is not within the cidr that it is an exception of: correct"),
+        (
+            {"podSelector": {}, "namespaces": ["data", "kube-system"]},
+            "kube-system is not one of the allowed namespaces (data): correct it",
+        ),
+    ],
+)
+def test_a_destination_that_nobody_allowed_is_refused(peer: dict[str, Any], message: str) -> None:
+    for settings in (OPEN, CLOSED):
+        with pytest.raises(SpecError) as caught:
+            make_plan(observed(with_egress(peer)), settings)
+        assert caught.value.field == "spec.processing.egress"
+        if settings is OPEN:
+            assert message in str(caught.value)
+        else:
+            assert "(there is none): correct it, or ask the operator's administrator" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "cidr", ["169.254.169.254/32", "169.254.0.0/16", "168.63.129.16/32", "fe80::/64", "fd00:ec2::254/128"]
+)
+def test_services_of_the_node_are_never_allowed(cidr: str) -> None:
+    with pytest.raises(SpecError, match="is never allowed"):
+        make_plan(observed(with_egress(block(cidr))), EVERYWHERE)
+
+
+@given(
+    st.integers(0, 2**32 - 1), st.integers(0, 32), st.sampled_from(["169.254.169.254", "168.63.129.16", "169.254.0.1"])
+)
+def test_no_range_reaches_services_of_the_node(number: int, length: int, service: str) -> None:
+    address = ip_address(service)
+    near = ip_address(int(address) ^ (number & ((1 << (32 - length)) - 1)))  # else few ranges contain it
+    network = ip_network(f"{near}/{length}", strict=False)
+    try:
+        (rule,) = planned_egress(with_egress(block(str(network))), EVERYWHERE)
+    except SpecError:
+        return
+    (found,) = (peer["ipBlock"] for peer in rule["to"])
+    left_out = [ip_network(each) for each in found.get("except", [])]
+    assert all(each.subnet_of(network) for each in left_out), "Kubernetes refuses others"
+    assert address not in network or any(address in each for each in left_out)
 
 
 def test_it_covers_every_pod_of_the_host_image_and_no_other() -> None:

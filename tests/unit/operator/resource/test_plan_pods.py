@@ -18,7 +18,7 @@ from eventconsumer_operator.resource.pods import host_template
 from eventconsumer_operator.resource.quantities import canonical
 from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings, parse_settings
-from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, consumer, observed
+from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, consumer, observed, spec_with
 
 ALLOWING = replace(
     SETTINGS,
@@ -180,17 +180,32 @@ def test_resources_are_written_as_the_api_server_stores_them() -> None:
 # --- what the administrator must have allowed ------------------------------------------------------------------------
 
 
-def refusal(pods: dict[str, Any], settings: Settings = ALLOWING) -> SpecError:
+PATHS = ("spec.pods", "spec.spark.driver", "spec.spark.executor")
+EACH_POD = pytest.mark.parametrize("path", PATHS)
+
+
+def with_pods(path: str, pods: dict[str, Any]) -> dict[str, Any]:
+    """A spec with these fields of hosts, drivers or executors."""
+    return spec_with(path.removeprefix("spec."), pods, SPEC | SPARK)
+
+
+def refusal(pods: dict[str, Any], settings: Settings = ALLOWING, path: str = "spec.pods") -> SpecError:
     with pytest.raises(SpecError) as caught:
-        template(pods, settings)
+        make_plan(observed(with_pods(path, pods)), settings)
     return caught.value
 
 
+def test_pods_of_spark_are_not_checked_where_spark_is_not_enabled() -> None:
+    spec = with_pods("spec.spark.driver", {"nodeSelector": {"other": "x"}})
+    assert make_plan(observed(spec_with("spark.enabled", False, spec)), SETTINGS)
+
+
+@EACH_POD
 @pytest.mark.parametrize("field", ["labels", "annotations"])
 @pytest.mark.parametrize("key", ["other.example/x", "shop.example", "shop.example.evil/x", "teams", "team/x"])
-def test_keys_that_nobody_allowed_are_refused(field: str, key: str) -> None:
-    error = refusal({field: {key: "v"}})
-    assert error.field == f"spec.pods.{field}"
+def test_keys_that_nobody_allowed_are_refused(field: str, key: str, path: str) -> None:
+    error = refusal({field: {key: "v"}}, path=path)
+    assert error.field == f"{path}.{field}"
     assert f"{key} is not allowed: use shop.example/, team" in str(error)
     assert "administrator to extend podMetadataPrefixes" in str(error)
 
@@ -228,31 +243,32 @@ def test_no_label_replaces_one_of_ours(keys: list[str]) -> None:
 
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 ON_CONTROL_PLANE = {"matchExpressions": [{"key": CONTROL_PLANE, "operator": "Exists"}]}
+# Fields, and values of them that name a place.
 PLACEMENTS = {
-    "spec.pods.tolerations": {"tolerations": [{"key": CONTROL_PLANE, "operator": "Exists"}]},
-    "spec.pods.nodeSelector": {"nodeSelector": {CONTROL_PLANE: ""}},
-    "spec.pods.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution": {
+    "tolerations": {"tolerations": [{"key": CONTROL_PLANE, "operator": "Exists"}]},
+    "nodeSelector": {"nodeSelector": {CONTROL_PLANE: ""}},
+    "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution": {
         "affinity": {
             "nodeAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [ON_CONTROL_PLANE]}
             }
         }
     },
-    "spec.pods.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution": {
+    "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution": {
         "affinity": {
             "nodeAffinity": {
                 "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": ON_CONTROL_PLANE}]
             }
         }
     },
-    "spec.pods.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution": {
+    "affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution": {
         "affinity": {
             "podAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": {}, "topologyKey": CONTROL_PLANE}]
             }
         }
     },
-    "spec.pods.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": {
+    "affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution": {
         "affinity": {
             "podAntiAffinity": {
                 "preferredDuringSchedulingIgnoredDuringExecution": [
@@ -264,29 +280,45 @@ PLACEMENTS = {
 }
 
 
+@EACH_POD
 @pytest.mark.parametrize("field", PLACEMENTS)
-def test_a_place_that_nobody_allowed_is_refused(field: str) -> None:
+def test_a_place_that_nobody_allowed_is_refused(field: str, path: str) -> None:
     setting = "taintPrefixes" if field.endswith("tolerations") else "nodeLabelPrefixes"
     for settings, remedy in ((SETTINGS, f"administrator to set {setting}"), (ALLOWING, f"to extend {setting}")):
-        error = refusal(PLACEMENTS[field], settings)
-        assert error.field == field
+        error = refusal(PLACEMENTS[field], settings, path)
+        assert error.field == f"{path}.{field}"
         assert f"{CONTROL_PLANE} is not allowed: " in str(error) and remedy in str(error)
     allowing = replace(SETTINGS, node_label_prefixes=(CONTROL_PLANE,), taint_prefixes=("node-role.kubernetes.io/",))
-    assert template(PLACEMENTS[field], allowing)["spec"]
+    assert make_plan(observed(with_pods(path, PLACEMENTS[field])), allowing)
 
 
-def test_a_toleration_of_all_taints_is_refused_whatever_is_allowed() -> None:
+@EACH_POD
+def test_a_toleration_of_all_taints_is_refused_whatever_is_allowed(path: str) -> None:
     every = replace(SETTINGS, taint_prefixes=("drain", "node-role.kubernetes.io/", "/"))
-    error = refusal({"tolerations": [{"operator": "Exists"}]}, every)
-    assert error.field == "spec.pods.tolerations"
+    error = refusal({"tolerations": [{"operator": "Exists"}]}, every, path)
+    assert error.field == f"{path}.tolerations"
     assert "a toleration without a key tolerates every taint: name the key" in str(error)
 
 
-def test_priority_classes_are_the_administrators_choice() -> None:
-    error = refusal({"priorityClassName": "system-node-critical"})
-    assert error.field == "spec.pods.priorityClassName"
+@EACH_POD
+def test_priority_classes_are_the_administrators_choice(path: str) -> None:
+    error = refusal({"priorityClassName": "system-node-critical"}, path=path)
+    assert error.field == f"{path}.priorityClassName"
     assert "system-node-critical is not allowed: use drain, other" in str(error)
-    assert "priorityClasses" in str(refusal({"priorityClassName": "drain"}, SETTINGS))
+    assert "priorityClasses" in str(refusal({"priorityClassName": "drain"}, SETTINGS, path))
+
+
+@pytest.mark.parametrize("path", PATHS[1:])
+def test_storage_classes_are_the_administrators_choice(path: str) -> None:
+    def scratch(name: str) -> dict[str, Any]:
+        return {"scratch": {"size": "1Gi", "storageClassName": name}}
+
+    allowing = replace(SETTINGS, storage_classes=("cheap", "fast"))
+    error = refusal(scratch("other"), allowing, path)
+    assert error.field == f"{path}.scratch.storageClassName"
+    assert "other is not allowed: use cheap, fast, or ask the operator's administrator" in str(error)
+    assert "administrator to set storageClasses" in str(refusal(scratch("fast"), SETTINGS, path))
+    assert make_plan(observed(with_pods(path, scratch("fast"))), allowing)
 
 
 @pytest.mark.parametrize(
@@ -312,8 +344,10 @@ def test_flags_of_the_administrator() -> None:
     settings = parse_settings(
         [
             *IMAGES, "--pod-metadata-prefix", "shop.example/", "--pod-metadata-prefix", "team",
-            "--priority-class", "low", "--node-label-prefix", "pool", "--taint-prefix", "spot",
-            "--secret-name-prefix", "evc-", "--reserved-secret", "fleet",
+            "--priority-class", "low", "--storage-class", "fast",
+            "--node-label-prefix", "pool", "--taint-prefix", "spot",
+            "--secret-name-prefix", "evc-", "--reserved-secret", "fleet", "--config-map-name-prefix", "app-",
+            "--egress-cidr", "10.1.0.0/16", "--egress-cidr", "fd00:1::/64", "--egress-namespace", "data",
             "--hub-suffix", "*.Hubs.Shop.example", "--storage-suffix", "shop.example",
             "--storage-suffix", "other.example", "--proxy-suffix", "proxy.shop.example",
             "--metrics-namespace", "monitoring", "--network-policies", "--namespace", "shop",
@@ -321,9 +355,11 @@ def test_flags_of_the_administrator() -> None:
         {"POD_NAMESPACE": "operators"},
     )  # fmt: skip
     assert settings.pod_metadata_prefixes == ("shop.example/", "team")
-    assert settings.priority_classes == ("low",)
+    assert (settings.priority_classes, settings.storage_classes) == (("low",), ("fast",))
     assert (settings.node_label_prefixes, settings.taint_prefixes) == (("pool",), ("spot",))
     assert (settings.secret_name_prefixes, settings.reserved_secrets) == (("evc-",), ("fleet",))
+    assert settings.config_map_name_prefixes == ("app-",)
+    assert (settings.egress_cidrs, settings.egress_namespaces) == (("10.1.0.0/16", "fd00:1::/64"), ("data",))
     assert settings.hub_suffixes == ("hubs.shop.example",)
     assert settings.storage_suffixes == ("shop.example", "other.example")
     assert settings.proxy_suffixes == ("proxy.shop.example",)
@@ -339,9 +375,12 @@ def test_by_default_azures_clouds_and_nothing_else() -> None:
         settings.proxy_suffixes
         == settings.pod_metadata_prefixes
         == settings.priority_classes
+        == settings.storage_classes
         == settings.metrics_namespaces
         == settings.node_label_prefixes
         == settings.taint_prefixes
+        == settings.egress_cidrs
+        == settings.egress_namespaces
         == ()
     )
     assert settings.network_policies is False
@@ -350,6 +389,7 @@ def test_by_default_azures_clouds_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
+        (["--namespace", "shop", "--egress-cidr", "10.1.2.3/16"], "10.1.2.3/16 has host bits set: write a range"),
         (["--pod-metadata-prefix", "kubernetes.io/", "--namespace", "a"], "is reserved"),
         (["--hub-suffix", "not a domain", "--namespace", "a"], "is not a domain"),
         (["--proxy-suffix", "", "--namespace", "a"], "is not a domain"),

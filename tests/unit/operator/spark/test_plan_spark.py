@@ -3,6 +3,7 @@
 import itertools
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from tests.unit.operator.worlds import (
     spec_with,
 )
 
+ENTRYPOINT = Path(__file__).parents[4] / "spark/entrypoint.sh"
 WITH_SPARK = SPEC | SPARK
 RESIDENT = spec_with("spark.keepAliveSeconds", 300, WITH_SPARK)
 NAME = application_name(KEY, UID, 1, 1)
@@ -57,6 +59,19 @@ def driver(manifest: Manifest) -> dict[str, Any]:
 def driver_job(manifest: Manifest) -> dict[str, Any]:
     variable = next(each for each in driver(manifest)["env"] if each["name"] == "EVENTCONSUMER_BATCH_JOB")
     found: dict[str, Any] = json.loads(variable["value"])
+    return found
+
+
+def executor_of(manifest: Manifest) -> dict[str, Any]:
+    """The template of executors that the driver finds in a file."""
+    template = manifest["spec"]["template"]
+    found: dict[str, Any] = json.loads(template["metadata"]["annotations"]["eventconsumer.io/executor"])
+    (volume,) = [each for each in template["spec"]["volumes"] if "downwardAPI" in each]
+    (item,) = volume["downwardAPI"]["items"]
+    assert item["fieldRef"]["fieldPath"] == "metadata.annotations['eventconsumer.io/executor']"
+    (mount,) = [each for each in driver(manifest)["volumeMounts"] if each["name"] == volume["name"]]
+    path = f"{mount['mountPath']}/{item['path']}"
+    assert f"spark.kubernetes.executor.podTemplateFile={path}\n" in ENTRYPOINT.read_text()
     return found
 
 
@@ -128,6 +143,56 @@ def test_executors_of_a_resident_driver_end_while_it_waits() -> None:
     assert not any("dynamicAllocation" in each for each in driver(once)["args"])
 
 
+def test_executors_between_two_limits_follow_the_waiting_tasks() -> None:
+    executor = {"mode": "Executors", "executor": {"instances": 10, "minInstances": 3}}
+    for resident in (0, 300):
+        spark = SPARK["spark"] | executor | {"keepAliveSeconds": resident}
+        given = confs(made(spec=WITH_SPARK | {"spark": spark}))
+        assert given["spark.dynamicAllocation.enabled"] == "true"
+        assert given["spark.dynamicAllocation.shuffleTracking.enabled"] == "true"
+        assert given["spark.dynamicAllocation.minExecutors"] == given["spark.executor.instances"] == "3"
+        assert given["spark.dynamicAllocation.initialExecutors"] == "3"
+        assert given["spark.dynamicAllocation.maxExecutors"] == "10"
+    local = WITH_SPARK | {"spark": SPARK["spark"] | executor | {"mode": "Local"}}
+    assert not any("dynamicAllocation" in name for name in confs(made(spec=local)))
+
+
+def disk(manifest: Manifest, role: str) -> tuple[str, str, list[dict[str, Any]]]:
+    """Requests and limits of ephemeral storage, and the pod's volumes without the Secret and the template."""
+    pod = manifest["spec"]["template"]["spec"] if role == "driver" else executor_of(manifest)["spec"]
+    (container,) = pod["containers"]
+    volumes = [each for each in pod["volumes"] if not {"secret", "downwardAPI"} & each.keys()]
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert {each["name"] for each in volumes} <= mounted
+    resources = container["resources"]
+    kind = "ephemeral-storage"
+    return resources["requests"][kind], resources["limits"][kind], volumes
+
+
+@pytest.mark.parametrize("role", ["driver", "executor"])
+def test_scratch_space_is_on_the_node_or_in_a_volume_that_ends_with_the_pod(role: str) -> None:
+    settings = replace(SETTINGS, storage_classes=("fast",))
+
+    def disk_of(**given: Any) -> tuple[str, str, list[dict[str, Any]]]:
+        spec = WITH_SPARK | {"spark": SPARK["spark"] | {"mode": "Executors", role: given}}
+        return disk(made(spec=spec, settings=settings), role)
+
+    assert disk_of() == ("256Mi", "32768Mi", [{"name": "tmp", "emptyDir": {"sizeLimit": "32768Mi"}}])
+    tmp = {"name": "tmp", "emptyDir": {"sizeLimit": "4096Mi"}}
+    on_node = {"name": "spark-local-dir-1", "emptyDir": {"sizeLimit": "50Gi"}}
+    assert disk_of(scratch={"size": "50Gi"}) == (f"{256 + 51200}Mi", f"{4096 + 51200}Mi", [tmp, on_node])
+    requests, limits, volumes = disk_of(scratch={"size": "50Gi", "storageClassName": "fast"})
+    assert (requests, limits, volumes[0]) == ("256Mi", "4096Mi", tmp)
+    claim = volumes[1]["ephemeral"]["volumeClaimTemplate"]
+    assert volumes[1]["name"] == "spark-local-dir-1"
+    assert claim["metadata"]["labels"]["eventconsumer.io/consumer"] == "orders"
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "50Gi"}},
+    }
+
+
 def digest_of(manifest: Manifest) -> str:
     digest: str = manifest["metadata"]["annotations"]["eventconsumer.io/resident"]
     return digest
@@ -142,6 +207,7 @@ def test_the_digest_of_a_resident_driver_depends_on_its_application_and_not_on_i
     assert digest_of(made(spec=spec_with("spark.trigger.files", 3, RESIDENT))) == first
     for path, value in (
         ("spark.driver.memory", "2g"),
+        ("spark.driver.scratch", {"size": "1Gi"}),
         ("spark.keepAliveSeconds", 301),
         ("spark.output.path", "abfss://out@shop.dfs.core.windows.net/other"),
         ("sink.container", "elsewhere"),
@@ -209,7 +275,7 @@ def test_sizes_reach_spark_and_the_pod() -> None:
     memory = f"{2048 + 819}Mi"  # heap and 40 %
     assert driver(manifest)["resources"] == {
         "requests": {"cpu": "250m", "memory": memory, "ephemeral-storage": "256Mi"},
-        "limits": {"memory": memory, "ephemeral-storage": "32Gi"},
+        "limits": {"memory": memory, "ephemeral-storage": "32768Mi"},
     }
 
 
@@ -231,6 +297,7 @@ def test_small_batches_run_in_the_driver_without_any_right(spark: dict[str, Any]
     assert (driver(manifest)["args"][:3] == ["driver", "--local", "3"]) is local
     assert manifest["spec"]["template"]["spec"]["automountServiceAccountToken"] is not local
     assert any(name.startswith("spark.executor.") for name in confs(manifest)) is not local
+    assert ("eventconsumer.io/executor" in json.dumps(manifest)) is not local
 
 
 @pytest.mark.parametrize(("size", "mode", "quick"), [(0, "Local", True), (1, "Local", False), (0, "Executors", False)])

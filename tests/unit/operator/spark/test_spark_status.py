@@ -148,7 +148,26 @@ def test_a_driver_that_is_starting_is_no_trouble() -> None:
     for seconds, verdict in ((290, "True"), (310, "False")):
         seen = world(job(NAME), drivers=(driver(creating),), now=NOW + timedelta(seconds=seconds))
         assert healthy(seen)[0] == verdict
-    assert "check that Secret s with key k exists" in healthy(seen)[2]
+    assert "check that Secret s with key k exists, and that the image can be pulled" in healthy(seen)[2]
+    volumes = [
+        {"mountPath": "/config/a", "configMap": {"name": "shop"}},
+        {"mountPath": "/config/b", "configMap": {"name": "maybe", "optional": True}},
+        {"mountPath": "/secrets/c", "secret": {"secretName": "database"}},
+    ]
+    needing = spec_with("spark.application", {"volumes": volumes}, WITH_SPARK)
+    late = NOW + timedelta(seconds=310)
+    message = healthy(world(job(NAME), spec=needing, drivers=(driver(creating),), now=late))[2]
+    assert "; its volumes need ConfigMap shop and Secret database: create what is missing" in message
+    assert "maybe" not in message
+
+
+def test_a_driver_whose_variables_have_no_source_names_it_with_the_remedy() -> None:
+    said = 'configmap "shop" not found'
+    waiting = {"state": {"waiting": {"reason": "CreateContainerConfigError", "message": said}}, "image": "spark:1"}
+    seen = world(job(NAME), drivers=(driver({"phase": "Pending", "containerStatuses": [waiting]}),))
+    status, reason, message = healthy(seen)
+    assert (status, reason) == ("False", "SparkWaiting")
+    assert f"CreateContainerConfigError: {said}: create it, or correct env and envFrom in the spec" in message
 
 
 def test_no_secret_is_told() -> None:
@@ -207,6 +226,9 @@ def test_executors_that_do_not_start() -> None:
     assert "0 of 2 executors are running: pod e: Unschedulable: no room" in message
     status, _, message = healthy(world(large, spec=EXECUTORS, drivers=drivers, executors=(waiting, busy), now=late))
     assert status == "True" and "1 of 2 executors are running; pod e: Unschedulable" in message
+    scaled = spec_with("spark.executor", {"instances": 4, "minInstances": 1}, EXECUTORS)
+    message = healthy(world(large, spec=scaled, drivers=drivers, executors=(busy,), now=late))[2]
+    assert "1 of at most 4 executors are running" in message
     none = world(large, spec=EXECUTORS, drivers=drivers, now=late)
     assert "0 of 2 executors are running" in healthy(none)[2]
     assert healthy(world(running | LOCAL, drivers=drivers, now=late))[0] == "True"  # it has none

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.kinds import Manifest
@@ -19,6 +18,8 @@ from eventconsumer_operator.resource.names import application_name
 from eventconsumer_operator.settings import parse_settings
 from eventconsumer_operator.spark.sparkapplications import DRIVER_CONTAINER, EXECUTOR_CONTAINER, SPARK_VERSION
 from tests.unit.operator.plan.test_plan import restricted
+from tests.unit.operator.resource.test_plan_pods import AFFINITY, ALLOWING
+from tests.unit.operator.spark.test_plan_spark import executor_of
 from tests.unit.operator.worlds import IDENTITY, KEY, SETTINGS, SPARK, SPEC, UID, batch, fleet, observed, report
 
 ROOT = Path(__file__).parents[4]
@@ -34,8 +35,8 @@ def plan(launcher: str, drivers: tuple[Manifest, ...] = (), settings: Any = ENAB
     return make_plan(observed(spec, drivers=drivers, reports={"orders-host-0": leader}), settings)
 
 
-def made(launcher: str, **spark: Any) -> Manifest:
-    (manifest,) = plan(launcher, **spark).jobs
+def made(launcher: str, settings: Any = ENABLED, **spark: Any) -> Manifest:
+    (manifest,) = plan(launcher, settings=settings, **spark).jobs
     return manifest
 
 
@@ -73,12 +74,104 @@ def test_pods_are_restricted_and_only_the_driver_may_call_the_api(launcher: str)
     assert executor["spec"]["automountServiceAccountToken"] is False
 
 
+PLACED: dict[str, Any] = {
+    "driver": {
+        "nodeSelector": {"pool": "steady"},
+        "priorityClassName": "drain",
+        "labels": {"team": "orders"},
+        "annotations": {"team": "all\nof it"},
+    },
+    "executor": {
+        "nodeSelector": {"pool": "spot"},
+        "tolerations": [{"key": "spot", "value": "true", "effect": "NoSchedule"}],
+        "affinity": AFFINITY,
+        "labels": {"team": "spark"},
+        "scratch": {"size": "50Gi", "storageClassName": "fast"},
+    },
+    "application": {
+        "env": [
+            {"name": "LEVEL", "value": "debug"},
+            {"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "database", "key": "password"}}},
+        ],
+        "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "shop", "optional": True}}],
+        "volumes": [
+            {"mountPath": "/config/shop", "configMap": {"name": "shop", "items": [{"key": "a", "path": "b"}]}},
+            {"mountPath": "/secrets/shop", "secret": {"secretName": "database"}},
+        ],
+    },
+}
+PLACING = dataclasses.replace(
+    ALLOWING,
+    taint_prefixes=("spot",),
+    storage_classes=("fast",),
+    spark_launchers=(Launcher.KUBEFLOW, Launcher.APACHE),
+)
+
+
 @BOTH
 def test_executors_are_as_those_of_the_native_launcher(launcher: str) -> None:
-    _, executor = templates(made(launcher))
-    native = yaml.safe_load((ROOT / "spark/executor-pod.yaml").read_text())["spec"]
-    native["containers"][0]["name"] = EXECUTOR_CONTAINER
-    assert executor["spec"] == native
+    for spark in ({}, PLACED):
+        _, executor = templates(made(launcher, settings=PLACING, **spark))
+        native = executor_of(made("Native", settings=PLACING, mode="Executors", **spark))
+        native["spec"]["containers"][0]["name"] = EXECUTOR_CONTAINER
+        assert executor == {"metadata": native["metadata"], "spec": native["spec"]}
+    given = PLACED["executor"]
+    place = {name: given[name] for name in ("nodeSelector", "tolerations", "affinity")}
+    assert place.items() <= executor["spec"].items()
+    assert executor["metadata"]["labels"].items() >= given["labels"].items()
+
+
+def test_driver_and_executors_have_what_the_program_gets() -> None:
+    application = PLACED["application"]
+    kubeflow, apache = (templates(made(launcher, settings=PLACING, **PLACED)) for launcher in ("Kubeflow", "Apache"))
+    large, small = (made("Native", settings=PLACING, mode=mode, **PLACED) for mode in ("Executors", "Local"))
+    native = (large["spec"]["template"], executor_of(large), small["spec"]["template"])
+    for template in (*kubeflow, *apache, *native):
+        (container,) = template["spec"]["containers"]
+        own = [each for each in container["env"] if each["name"] in ("LEVEL", "PGPASSWORD")]
+        assert own == application["env"]
+        assert container["envFrom"] == application["envFrom"]
+        mounted = {each["mountPath"]: each["name"] for each in container["volumeMounts"] if each.get("readOnly")}
+        volumes = {each["name"]: each for each in template["spec"]["volumes"]}
+        assert volumes[mounted["/config/shop"]]["configMap"] == {
+            "name": "shop", "items": [{"key": "a", "path": "b"}], "defaultMode": 0o440,
+        }  # fmt: skip
+        assert volumes[mounted["/secrets/shop"]]["secret"] == {"secretName": "database", "defaultMode": 0o440}
+
+
+@BOTH
+def test_drivers_have_the_place_the_labels_and_the_scratch_volume_of_the_native_launcher(launcher: str) -> None:
+    spark = PLACED | {"driver": PLACED["driver"] | {"scratch": {"size": "2Gi"}}}
+    driver, _ = templates(made(launcher, settings=PLACING, **spark))
+    native = made("Native", settings=PLACING, mode="Executors", **spark)["spec"]["template"]
+    assert driver["spec"]["nodeSelector"] == native["spec"]["nodeSelector"] == {"pool": "steady"}
+    assert driver["spec"]["priorityClassName"] == native["spec"]["priorityClassName"] == "drain"
+    assert driver["metadata"]["labels"] == native["metadata"]["labels"]
+    assert driver["metadata"]["labels"]["team"] == "orders"
+    assert driver["metadata"]["annotations"]["team"] == native["metadata"]["annotations"]["team"] == "all\nof it"
+    (volume,) = [each for each in driver["spec"]["volumes"] if each["name"].startswith("spark-local-dir-")]
+    assert volume in native["spec"]["volumes"]
+    (container,), (other,) = driver["spec"]["containers"], native["spec"]["containers"]
+    (mount,) = [each for each in container["volumeMounts"] if each["name"] == volume["name"]]
+    assert mount in other["volumeMounts"]
+    # Spark sets SPARK_LOCAL_DIRS in the pods that it creates.
+    assert {"name": "SPARK_LOCAL_DIRS", "value": mount["mountPath"]} in other["env"]
+    assert "SPARK_LOCAL_DIRS" not in {each["name"] for each in container["env"]}
+
+
+@BOTH
+def test_the_number_of_executors_is_fixed_or_within_limits(launcher: str) -> None:
+    def started(manifest: Manifest) -> int:
+        spec = manifest["spec"]
+        if launcher == "Kubeflow":
+            return int(spec["executor"]["instances"])
+        return int(spec["sparkConf"]["spark.executor.instances"])
+
+    fixed = made(launcher, executor={"instances": 4})
+    assert started(fixed) == 4 and "spark.dynamicAllocation.enabled" not in fixed["spec"]["sparkConf"]
+    scaled = made(launcher, executor={"instances": 4, "minInstances": 2})
+    assert started(scaled) == 2
+    assert scaled["spec"]["sparkConf"]["spark.dynamicAllocation.maxExecutors"] == "4"
 
 
 @BOTH

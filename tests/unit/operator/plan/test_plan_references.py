@@ -1,4 +1,4 @@
-"""Secrets that a spec may name: never those of the operator's installation, and those with the allowed prefixes."""
+"""Secrets and ConfigMaps that a spec may name: none of the operator's own, and those with the allowed prefixes."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.settings import Settings
-from tests.unit.operator.worlds import SETTINGS, SPEC, observed
+from tests.unit.operator.worlds import SETTINGS, SPARK, SPEC, observed, spec_with
 
 PROXIED = replace(SETTINGS, proxy_suffixes=("proxy.example",))
 OWN = replace(PROXIED, reserved_secrets=("fleet", "registry"))
@@ -17,7 +17,27 @@ FIELDS = {
     "spec.leaseStore.authentication.connectionStringSecretRef.name": ("leaseStore", "authentication"),
     "spec.sink.authentication.connectionStringSecretRef.name": ("sink", "authentication"),
     "spec.proxy.credentialsSecretRef.name": ("proxy", ""),
+    "spec.processing.env": ("processing", ""),
+    "spec.processing.envFrom": ("processing", ""),
+    "spec.processing.volumes": ("processing", ""),
+    "spec.spark.application.env": ("spark", ""),
+    "spec.spark.application.envFrom": ("spark", ""),
+    "spec.spark.application.volumes": ("spark", ""),
 }
+
+
+def input_from(field: str, kind: str, name: str) -> dict[str, Any]:
+    """An item of a list of inputs of user code; `kind` is secret or configMap."""
+    if field == "env":
+        return {"name": "A", "valueFrom": {f"{kind}KeyRef": {"name": name, "key": "k"}}}
+    if field == "envFrom":
+        return {"prefix": "APP_", f"{kind}Ref": {"name": name}}
+    return {"mountPath": "/mnt/a", kind: {"secretName" if kind == "secret" else "name": name}}
+
+
+def with_input(field: str, item: dict[str, Any]) -> dict[str, Any]:
+    """A spec whose handler or Spark program has one input."""
+    return spec_with(field.removeprefix("spec."), [item], SPEC | SPARK | {"processing": {"handler": "shop:Shop"}})
 
 
 def naming(field: str, secret: str) -> dict[str, Any]:
@@ -26,6 +46,8 @@ def naming(field: str, secret: str) -> dict[str, Any]:
     reference = {"name": secret, "key": "key.pem"}
     if authentication:
         return SPEC | {part: SPEC[part] | {authentication: {"connectionStringSecretRef": reference}}}
+    if part in ("processing", "spark"):
+        return with_input(field, input_from(field.rpartition(".")[2], "secret", secret))
     return SPEC | {part: {"url": "http://proxy.example:3128", "credentialsSecretRef": reference}}
 
 
@@ -56,3 +78,20 @@ def test_names_have_one_of_the_allowed_prefixes(field: str) -> None:
     assert "other is not allowed: use a Secret whose name starts with one of eventconsumer-, s" in str(error)
     assert "administrator to extend secretNamePrefixes" in str(error)
     assert refusal(naming(field, "eventconsumer-x"), limited) is None
+
+
+@pytest.mark.parametrize("part", ["spec.processing", "spec.spark.application"])
+@pytest.mark.parametrize("field", ["env", "envFrom", "volumes"])
+def test_config_maps_have_one_of_the_allowed_prefixes_and_are_none_of_hosts(field: str, part: str) -> None:
+    def of(name: str) -> dict[str, Any]:
+        return with_input(f"{part}.{field}", input_from(field, "configMap", name))
+
+    limited = replace(SETTINGS, config_map_name_prefixes=("shop-", "app"), secret_name_prefixes=("s",))
+    assert refusal(of("other"), SETTINGS) is None, "an empty list allows all"
+    assert refusal(of("shop-orders"), limited) is None
+    error = refusal(of("other"), limited)
+    assert error is not None and error.field == f"{part}.{field}"
+    assert "other is not allowed: use a ConfigMap whose name starts with one of shop-, app" in str(error)
+    assert "administrator to extend configMapNamePrefixes" in str(error)
+    error = refusal(of("payments-host"), SETTINGS)
+    assert error is not None and "payments-host has the name of a ConfigMap of hosts: use" in str(error)
