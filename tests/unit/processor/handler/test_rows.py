@@ -136,7 +136,7 @@ BROKEN = pa.Array.from_buffers(
         ),
         (
             pa.table({"sequence_number": ["10"]}),
-            r"sequence_number must have the type int64, but has string: build it with pa.array\(numbers, pa.int64\(\)\)",
+            r"sequence_number must have the type int64, but has string: build it with pa.array\(numbers, pa.int64",
         ),
         (pa.table({"sequence_number": pa.array([10, None], pa.int64())}), "column sequence_number has a null"),
         (pa.table({"sequence_number": numbers(12, 10)}), "10 follows 12: return at most one row for each event"),
