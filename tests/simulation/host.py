@@ -91,16 +91,16 @@ class Editing(EventProcessor):
     async def process_events(self, context: PartitionContext, batch: Batch) -> pa.Table:
         """See `EventProcessor`."""
         history, partition, rng = self._history, context.partition_id, self._rng
-        await asyncio.sleep(rng.choice((0.0, 0.01, 0.5)))
+        await asyncio.sleep(rng.choice((0.0, 0.0, 0.02, 0.2)))
         bodies = [event.body.decode() if event.body else "" for event in batch]
         fate = rng.random()
-        if fate < 0.02:
+        if fate < 0.01:
             raise TryAgain("not now")
-        if fate < 0.06:
-            rejected = bodies[: rng.randint(1, len(bodies))] if fate < 0.04 else bodies[:1] if len(bodies) == 1 else []
-            for body in rejected:
+        if fate < 0.03:
+            rejects = fate < 0.02 or len(bodies) == 1
+            for body in bodies[:1] if rejects else ():
                 history.leave_out(partition, body, self._host)
-            raise RejectEvents(batch.sequence_numbers[: len(rejected)], "bad") if fate < 0.04 else ValueError("bad")
+            raise RejectEvents(batch.sequence_numbers[:1], "bad") if fate < 0.02 else ValueError("bad")
         share = rng.choice((0.0, 0.3, 0.3, 1.0))
         kept = [rng.random() >= share for _ in batch]
         for body in (body for body, keep in zip(bodies, kept, strict=True) if not keep):
