@@ -40,6 +40,12 @@ def test_python_compiles_and_imports_what_there_is(block: Block) -> None:
                 assert hasattr(module, name.name), f"{block}: {node.module} has no {name.name}"
 
 
+def test_the_page_of_handlers_shows_the_example_that_tests_run() -> None:
+    source = (ROOT / "processor_image/examples/handler/masking.py").read_text()
+    shown = [block.text.strip() for block in BLOCKS if block.text.startswith("class Masking(")]
+    assert [text in source for text in shown] == [True]
+
+
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "json"], ids=str)
 def test_json_can_be_read(block: Block) -> None:
     json.loads(block.text)

@@ -7,9 +7,11 @@ numbers. Each change is judged at the moment it is made, so a violation that a l
     S1 a committed slot, genesis record, manifest or commit record never changes; only a tombstone may replace a file
     S2 the first slot starts at genesis, each next one at the last one's end
     S3 the rows rise inside of the slot; first, last, count and hash are right
-    S4 rows and gaps cover the slot exactly; a gap is of events that retention or log compaction removed; no event is in
-       two files, and in the end each event of the hub is in a file unless the hub lost it before or it came before the
-       start
+    H1 where a handler transforms events, each row is one that the handler of the file's writer returned, and each
+       event that a file counts as dropped is one that this handler left out; it is in no file of the chain
+    S4 rows, dropped events and gaps cover the slot exactly; a gap is of events that retention or log compaction
+       removed; no event is in two files, and in the end each event of the hub is in a file, or counted as dropped,
+       unless the hub lost it before or it came before the start
     S5 a checkpoint is the end of a file and never falls; each acquisition raises the epoch by one
     S6 epochs do not fall along a chain
     S7 a link has the epoch of the host's lease, one that no other acquisition had, and starts with the event that its
@@ -106,6 +108,7 @@ class Checker:
         self.segments: list[dict[str, Any]] = []
         self.tampering = False  # the world itself is writing
         self.lease_seconds = 0.0
+        self.transforms = False  # a handler changes and drops events
         self.shared = False  # other programs may process events, and say so by their checkpoints
         self.latest: Callable[[str], int] | None = None
         self.only: frozenset[str] = frozenset()
@@ -230,19 +233,19 @@ class Checker:
         facts, data = version.metadata, version.data or b""
         last, epoch = int(facts["last"]), int(facts["epoch"])
         self.expect("S6", epoch >= chain.epoch, f"{what} has epoch {epoch} behind a file of epoch {chain.epoch}")
-        self._rows(partition, start, version, chain, what)
+        self._rows(partition, version, chain, author)
         chain.slots[version.name] = Version(version.name, data, dict(facts), version.etag)
         chain.ends.add(last)
         chain.next = max(chain.next, last + 1)
         chain.epoch = max(chain.epoch, epoch)
 
-    def _forgive(self, partition: str, rows: list[tuple[int, str]], chain: ChainSeen) -> None:
+    def _forgive(self, partition: str, event: Event | None, chain: ChainSeen) -> None:
         """A break that no host can see: retention or compaction removed the event that has the number of the last one.
 
         Nothing at that number can be compared then, and the creation time is the same after a failover. A file that was
-        read before the break, and lands after it, has none.
+        read before the break, and lands after it, has none. `event` is the first known one of the next file.
         """
-        end, event = chain.end, self._history.find(partition, rows[0][1]) if rows else None
+        end = chain.end
         if end is None or end.lost is None or event is None or event.born < end.lost:
             return
         later = [event for event in self._history.numbered(partition, end.number) if event.born >= end.lost]
@@ -251,26 +254,36 @@ class Checker:
             for event in self._history.events(partition):
                 event.excused = event.excused or (event.born >= end.lost and event.number <= end.number)
 
-    def _rows(self, partition: str, start: int, version: Version, chain: ChainSeen, what: str) -> None:
-        facts, data = version.metadata, version.data or b""
-        first, last, count = (int(facts[key]) for key in ("first", "last", "count"))
+    def _rows(self, partition: str, version: Version, chain: ChainSeen, author: str) -> None:
+        what, facts, data = f"{version.name} by {author}", version.metadata, version.data or b""
+        start = int(SLOT.fullmatch(version.name)[3])  # type: ignore[index]
+        first, last, count, dropped = (int(facts.get(key, 0)) for key in ("first", "last", "count", "dropped"))
         rows = [(int(number), str(body)) for number, body in json.loads(data)]
-        self._forgive(partition, rows, chain)
+        end = self._end(partition, last, facts["last_offset"]) if dropped else None
+        self._forgive(partition, self._history.find(partition, rows[0][1]) if rows else end, chain)
         numbers = [number for number, _ in rows]
-        right = numbers == sorted(set(numbers)) and bool(numbers) and start <= numbers[0]
-        right = right and (numbers[0], numbers[-1], len(numbers)) == (first, last, count)
+        right = numbers == sorted(set(numbers)) and len(numbers) == count and start <= first
+        if dropped:
+            right = right and self.transforms and all(first <= number <= last for number in numbers)
+            right = right and first <= last and end is not None
+        else:
+            right = right and bool(numbers) and (numbers[0], numbers[-1]) == (first, last)
         right = right and facts["sha256"] == hashlib.sha256(data).hexdigest()
         self.expect("S3", right, f"{what}: {numbers} with {dict(facts)}")
-        gaps = _gaps(facts.get("gap", ""), set(numbers))
+        gaps, left, counted = _missing(facts.get("gap", ""), set(range(start, last + 1)) - set(numbers), dropped)
         missing = [number for each in gaps.values() for number in each]
-        covered = sorted([*numbers, *missing]) == list(range(start, last + 1))
-        self.expect("S4", covered, f"{what}: rows {numbers}, gaps {missing}")
-        self._events(partition, version.name, rows, chain, what)
+        covered = sorted([*numbers, *missing, *left]) == list(range(start, last + 1))
+        covered = covered and len(left) == dropped + counted
+        self.expect("S4", covered, f"{what}: rows {numbers}, gaps {missing}, {dropped} dropped of {sorted(left)}")
+        self._events(partition, version.name, rows, chain, author)
+        if end is not None:
+            self._follows(end, chain, what)
+        for number in self._dropped(partition, version.name, left, dropped, chain, author):
+            gaps.setdefault("compaction", []).append(number)
         foreign = self.edited.get(partition, -1) if self.shared else -1
         for reason, gap in gaps.items():
             for number in gap:
-                under = self._history.numbered(partition, number)
-                under = [each for each in under if each.consistent(chain.born, chain.lost)]
+                under = self._under(partition, number, chain)
                 compaction = reason == "compaction"
                 gone = any(each.compacted if compaction else each.expired for each in under)
                 gone = gone and not any(each.held for each in under)
@@ -279,9 +292,56 @@ class Checker:
                 for each in under:
                     each.excused = True
         chain.rows += len(numbers)
-        chain.gaps += len(missing)
+        chain.gaps += last + 1 - start - len(numbers) - dropped
 
-    def _events(self, partition: str, name: str, rows: list[tuple[int, str]], chain: ChainSeen, what: str) -> None:
+    def _under(self, partition: str, number: int, chain: ChainSeen) -> list[Event]:
+        """The events with a number that may be the one that the chain has, or not, under it."""
+        under = self._history.numbered(partition, number)
+        return [each for each in under if each.consistent(chain.born, chain.lost)]
+
+    def _end(self, partition: str, number: int, offset: str) -> Event | None:
+        """The event with a number and an offset."""
+        return next((each for each in self._history.numbered(partition, number)
+                     if number * 10 + each.born == int(offset)), None)  # fmt: skip
+
+    def _dropped(
+        self, partition: str, name: str, left: set[int], dropped: int, chain: ChainSeen, author: str
+    ) -> list[int]:
+        """Judge the events that a file counts as dropped; returns the numbers that must be in its gap with a count.
+
+        Args:
+            partition: Of the file.
+            name: Of the file.
+            left: Numbers that are neither in rows nor in gaps with ends.
+            dropped: How many of them are dropped; log compaction removed the others.
+            chain: Of the file.
+            author: Its writer.
+        """
+        events = {number: self._under(partition, number, chain) for number in left}
+        by_handler = {n for n, under in events.items() if any(author in each.left_out for each in under)}
+        removed = {n for n, under in events.items() if under and not any(each.held for each in under)}
+        only_removed = sorted(left - by_handler)
+        what = f"{name} by {author}: {dropped} dropped of {sorted(left)}, the handler left out {sorted(by_handler)}"
+        right = len(only_removed) <= len(left) - dropped and len(by_handler - removed) <= dropped
+        if left:
+            self.expect("H1", right, what)
+        for under in (events[number] for number in by_handler):
+            for each in (each for each in under if author in each.left_out):
+                again = each.file if each.file.split("/")[1:3] == name.split("/")[1:3] else ""
+                self.expect("H1", not again or len(under) > 1, f"{what}; {each.body} is in {again}")
+                each.excused, each.counted = True, name if len(under) == 1 else ""
+        return only_removed
+
+    def _follows(self, event: Event, chain: ChainSeen, what: str) -> None:
+        """The next known event of a chain."""
+        chain.end = event
+        chain.born = max(chain.born, event.born)
+        chain.lost = min(chain.lost, float("inf") if event.lost is None else event.lost)
+        lives = f"from life {chain.born}, and others that vanished in life {chain.lost}"
+        self.expect("F2", chain.born < chain.lost, f"{what}: the chain has events {lives}")
+
+    def _events(self, partition: str, name: str, rows: list[tuple[int, str]], chain: ChainSeen, author: str) -> None:
+        what = f"{name} by {author}"
         for number, body in rows:
             event = self._history.find(partition, body)
             own = event is not None and event.number == number
@@ -289,11 +349,12 @@ class Checker:
             if event is None:
                 continue
             self.expect("S4", not event.file, f"{what}: event {body} is in {event.file} too")
-            event.file, chain.end = name, event
-            chain.born = max(chain.born, event.born)
-            chain.lost = min(chain.lost, float("inf") if event.lost is None else event.lost)
-        lives = f"from life {chain.born}, and others that vanished in life {chain.lost}"
-        self.expect("F2", chain.born < chain.lost, f"{what}: the chain has events {lives}")
+            returned = (author, body) in event.returned if self.transforms else body == event.body
+            self.expect("H1", returned, f"{what}: no handler of this host returned {body}")
+            counted = event.counted if event.counted.split("/")[1:3] == name.split("/")[1:3] else ""
+            self.expect("H1", not counted, f"{what}: event {body} counts as dropped in {counted}")
+            event.file = name
+            self._follows(event, chain, what)
 
     def account(self) -> None:
         """Judge in the end, when nothing lags: is each event in a file."""
@@ -309,6 +370,7 @@ class Checker:
         added = [f"{root}/{a['add']['path']}" for a in actions if a.get("add", {}).get("dataChange")]
         facts = {f"{root}/{a['add']['path']}": a["add"] for a in actions if "add" in a}
         wanted: list[str] = []
+        rows: dict[str, int] = {}  # of files
         for transaction in (action["txn"] for action in actions if "txn" in action):
             match = COVERED.fullmatch(transaction["appId"])
             if match is None:
@@ -322,7 +384,8 @@ class Checker:
             self.expect("T1", before < last and last in chain.ends, f"{what}: {transaction} behind {before}")
             self._covered[place] = last
             wanted += [name for name in chain.slots if before < int(SLOT.fullmatch(name)[3]) <= last]  # type: ignore[index]
-        missing = [name for name in wanted if name not in added and name not in self._buried]
+            rows |= {name: int(slot.metadata["count"]) for name, slot in chain.slots.items()}
+        missing = [name for name in wanted if name not in added and name not in self._buried and rows[name]]
         self.expect("T1", not missing, f"{what} leaves out {missing}")
         again = sorted(set(added) - set(wanted))
         self.expect("T1", not again and len(added) == len(set(added)), f"{what} registers again {again or added}")
@@ -554,8 +617,18 @@ def _lease_of(version: Version) -> tuple[Owned | None, int | None]:
     return Owned(body["token"], body["epoch"]), int(body["sequenceNumber"]) if body.get("offset") else None
 
 
-def _gaps(text: str, rows: set[int]) -> dict[str, list[int]]:
-    """Numbers by reason in such as `retention:17-20`; with a count, those that are neither rows nor in other gaps."""
+def _missing(text: str, missing: set[int], dropped: int) -> tuple[dict[str, list[int]], set[int], int]:
+    """What is missing in a file.
+
+    Args:
+        text: Gaps by reason, such as `retention:17-20`; with a count, those that are in no other gap.
+        missing: Numbers that are in no row.
+        dropped: How many of them a handler dropped.
+
+    Returns:
+        Numbers by reason; those for which there are only counts: dropped, or removed by log compaction; and how many
+        the latter are.
+    """
     found: dict[str, list[int]] = {}
     counted: list[tuple[str, int, int, int]] = []
     for part in filter(None, text.split(";")):
@@ -567,10 +640,13 @@ def _gaps(text: str, rows: set[int]) -> dict[str, list[int]]:
                 counted.append((reason, int(first), int(last), int(count)))
             else:
                 found.setdefault(reason, []).extend(range(int(first), int(last) + 1))
-    known = rows | {number for each in found.values() for number in each}
+    left = missing - {number for each in found.values() for number in each}
+    if dropped:
+        return found, left, sum(size for *_, size in counted)
     for reason, first_number, last_number, size in counted:
-        numbers = [number for number in range(first_number, last_number + 1) if number not in known]
+        numbers = [number for number in range(first_number, last_number + 1) if number in left]
         if len(numbers) != size:
             raise ValueError(f"{text}: {len(numbers)} numbers are missing")
         found.setdefault(reason, []).extend(numbers)
-    return found
+        left -= set(numbers)
+    return found, left, 0

@@ -93,6 +93,7 @@ class Consumer:
     def config(self) -> HostConfig:
         """A host's configuration; hosts differ in when they make files, as during a change of the resource."""
         rng, stream = self._rng, self.stream
+        handling = {"handler": "user:Editing", "handlerMode": "Transform"} if stream.transforms else {}
         values: dict[str, Any] = {
             "resource": {"namespace": self.namespace, "name": self.name, "uid": self.uid},
             "eventHub": {"name": stream.name, "consumerGroup": "$Default", "credential": CREDENTIAL},
@@ -103,7 +104,7 @@ class Consumer:
                 "shared": stream.checker.shared,
             },
             "startingPosition": {"type": stream.position},
-            "processing": {"maxBatchSize": rng.randint(2, 6), "prefetch": 12, "maxWaitSeconds": 20},
+            "processing": {"maxBatchSize": rng.randint(2, 6), "prefetch": 12, "maxWaitSeconds": 20} | handling,
             "sink": {"container": "drained", "prefix": stream.prefix, "credential": CREDENTIAL},
             "roll": {"maxBytes": 1_000_000, "maxSeconds": rng.randint(1, 5), "maxEvents": rng.randint(3, 9)},
             "batches": {

@@ -1,4 +1,5 @@
-"""What one hub ever held, event by event. Each event has a body of its own, by which the checker tells it.
+"""What one hub ever held, event by event. Each event has a body of its own, by which the checker tells it. A handler
+that keeps an event gives it another body, which begins with the event's own one, and has a number of its own.
 
 A sequence number does not name an event: after a failover that lost the end of a partition, the hub gives the same
 numbers to other events. So each partition has lives. A life ends when events vanish (failover, or the hub is deleted),
@@ -22,6 +23,9 @@ class Event:
     excused: bool = False  # it is in no file, for a reason that is allowed
     file: str = ""  # the file that it is in
     time: int = 0  # when it was enqueued, by the clock of its broker, milliseconds since 1970
+    returned: set[tuple[str, str]] = field(default_factory=set)  # host, body: what its handler made of it
+    left_out: set[str] = field(default_factory=set)  # hosts whose handler dropped it, or made it a dead letter
+    counted: str = ""  # the file that counts it as dropped
 
     @property
     def held(self) -> bool:
@@ -41,6 +45,7 @@ class History:
     lives: Counter[str] = field(default_factory=Counter)
     _events: dict[str, list[Event]] = field(default_factory=dict)
     _bodies: dict[str, tuple[str, Event]] = field(default_factory=dict)
+    _edits: int = 0
     _numbered: dict[tuple[str, int], list[Event]] = field(default_factory=dict)
 
     def produce(self, partition: str, number: int, time: int = 0) -> bytes:
@@ -83,9 +88,22 @@ class History:
         """All partitions that ever had an event."""
         return sorted(self._events)
 
+    def keep(self, partition: str, body: str, host: str) -> str:
+        """A host's handler keeps an event; its new body."""
+        self._edits += 1
+        edited = f"{body}~{self._edits}"
+        if event := self.find(partition, body):
+            event.returned.add((host, edited))
+        return edited
+
+    def leave_out(self, partition: str, body: str, host: str) -> None:
+        """A host's handler drops an event, or rejects it."""
+        if event := self.find(partition, body):
+            event.left_out.add(host)
+
     def find(self, partition: str, body: str) -> Event | None:
-        """The event with a body; None where this partition of this hub never had it."""
-        known, event = self._bodies.get(body, ("", None))
+        """The event with a body, or of which a handler made it; None where this partition of this hub never had it."""
+        known, event = self._bodies.get(body.partition("~")[0], ("", None))
         return event if known == partition else None
 
     def numbered(self, partition: str, number: int) -> list[Event]:

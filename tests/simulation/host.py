@@ -14,14 +14,19 @@ from functools import partial
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import structlog
 
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import HubSegment
+from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor.batch.leader import Leader
 from eventconsumer_processor.batch.measure import eras_of
+from eventconsumer_processor.handler.api import Batch, EventProcessor, PartitionContext, RejectEvents, TryAgain
+from eventconsumer_processor.handler.deadletter import DeadLetters
+from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
 from eventconsumer_processor.identity.records import (
     Leases,
     Times,
@@ -41,6 +46,7 @@ from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.sink.content import BlockWriter
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo
+from tests.simulation.history import History
 from tests.simulation.loop import Machine, SimLoop
 from tests.simulation.network import Network, Node, RemoteHub, RemoteStore
 from tests.simulation.stream import SKEW_SECONDS, Stream
@@ -72,6 +78,37 @@ def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, st
         writer.write(part.encode())
         yield from writer.full()
     yield from writer.rest()
+
+
+class Editing(EventProcessor):
+    """Keeps most events, each with another body, drops the others, and fails now and then; it takes its time."""
+
+    def __init__(self, host: str, history: History, rng: Random) -> None:
+        self._host = host
+        self._history = history
+        self._rng = rng
+
+    async def process_events(self, context: PartitionContext, batch: Batch) -> pa.Table:
+        """See `EventProcessor`."""
+        history, partition, rng = self._history, context.partition_id, self._rng
+        await asyncio.sleep(rng.choice((0.0, 0.0, 0.02, 0.2)))
+        bodies = [event.body.decode() if event.body else "" for event in batch]
+        fate = rng.random()
+        if fate < 0.01:
+            raise TryAgain("not now")
+        if fate < 0.03:
+            rejects = fate < 0.02 or len(bodies) == 1
+            for body in bodies[:1] if rejects else ():
+                history.leave_out(partition, body, self._host)
+            raise RejectEvents(batch.sequence_numbers[:1], "bad") if fate < 0.02 else ValueError("bad")
+        share = rng.choice((0.0, 0.3, 0.3, 1.0))
+        kept = [rng.random() >= share for _ in batch]
+        for body in (body for body, keep in zip(bodies, kept, strict=True) if not keep):
+            history.leave_out(partition, body, self._host)
+        rows = [(number, history.keep(partition, body, self._host))
+                for number, body, keep in zip(batch.sequence_numbers, bodies, kept, strict=True) if keep]  # fmt: skip
+        numbers, edited = zip(*rows, strict=True) if rows else ((), ())
+        return pa.table({"sequence_number": pa.array(numbers, pa.int64()), "body": pa.array(edited, pa.string())})
 
 
 class SimHost:
@@ -168,6 +205,22 @@ class SimHost:
         await claim_leases(config, hub, info, chain=chain, leases=held, sink=sink, times=times)
         return info, segments, chain
 
+    def _handlers(self, era: str) -> Callable[[str], PartitionHandler]:
+        """The user's handler, by partition; see `Host._handlers`."""
+        rng = Random(f"handler {self._rng.getrandbits(32)}")
+        deps = HandlerDependencies(
+            lambda: Editing(self.owner, self._stream.history, rng),
+            DeadLetters(self._sink, "drained", self._config.sink.prefix, era, "user:Editing"),
+            2,
+            self._metrics,
+            rng,
+            self._times.now,
+            HandlerMode.TRANSFORM,
+        )
+        return lambda partition: PartitionHandler(
+            PartitionIdentity("shop.example", self._stream.name, "$Default", partition, self.owner), deps
+        )
+
     async def _session(self, info: HubInfo, segments: Sequence[HubSegment], identity: str) -> None:
         """Drain until stopped, or until the chain is another resource's or goes on elsewhere; see `Host._session`."""
         config, sink = self._config, self._sink
@@ -183,6 +236,8 @@ class SimHost:
             now=self._times.now,
             chain=identity,
         )
+        if self._stream.transforms:
+            work = replace(work, handler=self._handlers(segments[-1].incarnation))
         chain = chains_of(config, info, segments[-1], sink)
         store = lease_store(config, info, self._leases, self.machine.time)
         manager = self.manager = PartitionManager(work, store, chain, self.news)

@@ -229,6 +229,25 @@ MUTANTS: Mapping[str, Mutant] = {
     "what a winner covers is kept": Mutant(
         (Change("partition/file_sink.py", "self._buffer.drop_through(winner.last)", "pass"),), ZOMBIES
     ),
+    "events that a handler dropped count again behind a winner that covers them": Mutant(
+        (Change("partition/buffer.py", "del self._dropped[: bisect_right(self._dropped, sequence_number)]", "pass"),),
+        ZOMBIES,
+    ),
+    "events that a handler dropped are taken for compacted ones": Mutant(
+        (
+            Change("partition/file_sink.py", "dropped=buffer.dropped,", "dropped=0,"),
+            Change("partition/buffer.py", "            self._dropped.frombytes(numbers.tobytes())\n", ""),
+        ),
+    ),
+    "events go to files as they were, and not what a handler returned": Mutant(
+        (
+            Change(
+                "partition/pump.py",
+                "await self._sink.accept(fresh, missing, rows)",
+                "await self._sink.accept(fresh, missing)",
+            ),
+        )
+    ),
     "events that come again are kept": Mutant(
         (Change("partition/pump.py", "fresh = batch.rising().after(expected - 1)", "fresh = batch"),), {"redeliver": 5}
     ),

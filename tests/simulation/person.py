@@ -44,7 +44,7 @@ def decode(history: History, _: str, data: bytes) -> list[tuple[int, str, int]]:
     """A file of `tests.simulation.host.encode`: partition and life of an event are in its body."""
     found: list[tuple[int, str, int]] = []
     for number, body in json.loads(data):
-        _, life, partition, _ = str(body).split("/")
+        _, life, partition, _ = str(body).partition("~")[0].split("/")
         event = history.find(partition, body)
         found.append((number, str(number * 10 + int(life)), event.time if event else 0))
     return found

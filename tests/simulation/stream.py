@@ -104,6 +104,7 @@ class Stream:
         self._least: dict[str, int] = {}  # partition -> the lowest end that a failover left
         self._pruned: dict[str, int] = {}  # partition -> the last event in a tombstone
         self.table = False  # whether its files are registered in a table
+        self.transforms = False  # whether a handler changes and drops events
         self.position = "Earliest"
         self.folder, self.tampering = "", LeaseBlobs(leases, "")  # see `place_leases`
 

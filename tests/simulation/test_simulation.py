@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -44,6 +45,7 @@ def test_random_runs_violate_nothing() -> None:
         "S6",
         "S7",
         "S8",
+        "H1",
         "F1",
         "F2",
         "T1",
@@ -121,7 +123,7 @@ def file(start: int, rows: list[int], after: int | None = None, **changes: str) 
     """A slot as a host would write it; of the events that came when those above `after` had vanished."""
     life, more = (0, 0) if after is None else (1, 9 - after)
     data = json.dumps([[number, f"orders/{life}/0/{number + more}"] for number in rows]).encode()
-    facts = {"first": str(rows[0]), "last": str(rows[-1]), "count": str(len(rows)), "epoch": "1"}
+    facts = {"first": str(rows[0]), "last": str(rows[-1]), "count": str(len(rows)), "epoch": "1", "last_offset": "0"}
     return Version(
         NAME.format(start), data, facts | {"sha256": hashlib.sha256(data).hexdigest()} | changes, f'"{start}"'
     )
@@ -175,6 +177,48 @@ def test_the_checker_finds_a_bad_chain(name: str) -> None:
     assert not checker.violations
     checker.sink_changed(BAD[name][-1], "host")
     assert any(found.startswith(name.split(maxsplit=1)[0]) for found in checker.violations)
+
+
+def handled(rows: list[int], changes: dict[str, str]) -> tuple[Checker, Version]:
+    """The first file of a host whose handler kept 0 and 4 and left out 1 and 2, and somebody's left out 3 and 4."""
+    history = hub()
+    history.numbered("0", 3)[0].expired = False
+    bodies = {number: history.keep("0", f"orders/0/0/{number}", "host") for number in (0, 4)}
+    for number, host in ((1, "host"), (2, "host"), (3, "other"), (4, "other")):
+        history.leave_out("0", f"orders/0/0/{number}", host)
+    last = int(changes.get("last", 4))
+    checker = Checker(history)
+    checker.transforms = True
+    checker.sink_changed(genesis(), "host")
+    data = json.dumps([[number, bodies.get(number, f"orders/0/0/{number}")] for number in rows]).encode()
+    facts = {"first": "0", "last": str(last), "count": str(len(rows)), "last_offset": str(last * 10), "epoch": "1"}
+    facts |= {"dropped": str(last + 1 - len(rows)), "sha256": hashlib.sha256(data).hexdigest()}
+    return checker, Version(NAME.format(0), data, facts | changes, '"0"')
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "violated"),
+    [
+        ([0], {"last": "2", "last_offset": "20"}, None),
+        ([0, 3, 4], {}, "H1: .*no handler of this host returned orders/0/0/3"),
+        ([0, 4], {}, "H1: .*3 dropped of .1, 2, 3., the handler left out .1, 2."),
+        ([0], {"last": "2", "last_offset": "21"}, "S3"),
+        ([0, 4], {"last": "3", "last_offset": "30", "dropped": "2"}, "S3"),
+        ([], {"last": "2", "last_offset": "20", "dropped": "3"}, "H1: .*3 dropped of .0, 1, 2., the handler left out"),
+        ([0], {"last": "2", "last_offset": "20", "dropped": "1", "gap": "compaction:1-2/1"}, None),
+    ],
+)  # fmt: skip
+def test_the_checker_finds_rows_that_no_handler_returned_and_events_that_it_did_not_drop(
+    rows: list[int], changes: dict[str, str], violated: str | None
+) -> None:
+    checker, version = handled(rows, changes)
+    if "gap" in changes:
+        checker._history.compact("0", 1)
+    checker.sink_changed(version, "host")
+    if violated is None:
+        assert not checker.violations
+    else:
+        assert any(re.match(violated, found) for found in checker.violations), checker.violations
 
 
 def test_the_checker_accepts_a_good_chain_and_tombstones() -> None:

@@ -37,6 +37,7 @@ from tests.support.fakes.blobs import FakeBlobStore, Version
 
 HANDOVER_SECONDS = 45  # for which a partition that another program gave back is kept for it
 SCAN_SECONDS = LEASE_SECONDS / 6 * 1.2
+TRANSFORMING = 0.4  # of the hubs: a handler changes and drops their events
 HIERARCHICAL = 0.25  # of the worlds: their account behaves as one with a hierarchical namespace may
 STOP_SECONDS = ANSWER_SECONDS["storage"] + 10  # a host may wait for an answer that it will not get
 KINDS = {"alone": 0.55, "beside": 0.2, "colliding": 0.1, "one chain": 0.15}
@@ -96,6 +97,7 @@ class World:
             stream.place_leases("$Default" if prefix == "" else place, shared=shared)
             stream.start_at(position)
             stream.table = self.rng.random() < 0.7
+            stream.transforms = stream.checker.transforms = Random(f"handler {seed} {name}").random() < TRANSFORMING
             stream.checker.lease_seconds = LEASE_SECONDS
             self.streams.append(stream)
         self.consumers = [Consumer("shop", stream, prefix, self._around, self.rng) for stream in self.streams]
@@ -402,7 +404,7 @@ class World:
         stream.checker.expect("I1", right, f"{self.network.author} wrote {version.name}, which is of {stream.name}")
 
     def _note_change(self, version: Version) -> None:
-        facts = {key: version.metadata[key] for key in ("last", "epoch", "gap") if key in version.metadata}
+        facts = {key: version.metadata[key] for key in ("last", "epoch", "gap", "dropped") if key in version.metadata}
         self.note(f"{version.name} {'deleted' if version.data is None else 'written'} by {self.network.author} {facts}")
 
     def _log(self, _: object, level: str, event: dict[str, Any]) -> Any:

@@ -161,6 +161,11 @@ class Metrics:
         self.receive_errors = self._counter("receive_errors", "Links lost or refused, by error.", "partition", "error")
         self.commit_retries = self._counter("commit_retries", "Commits repeated after a storage error.", "partition")
         self.handled = self._counter("handled_events", "Events processed by the handler.", "partition")
+        self.handler_dropped = self._counter(
+            "handler_dropped_events",
+            "Events that the handler dropped (mode Transform), counted in files committed by this host.",
+            "partition",
+        )
         self.handler_failures = self._counter(
             "handler_failures", "Calls of the handler that failed, by error.", "partition", "error"
         )

@@ -1,16 +1,24 @@
-"""User code on a real host: before the files or instead of them, poison events, an outage, a kill, a bad name; and the
+"""User code on a real host: before, in place of and without files, poison events, an outage, kills, a bad name; and the
 example with a service of its own.
 """
 
+import asyncio
+import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from azure.core.exceptions import ResourceNotFoundError
 
+from eventconsumer_processor.audit.access import Options, opened
+from eventconsumer_processor.audit.model import AuditReport
+from eventconsumer_processor.audit.read import audit
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess
@@ -27,7 +35,8 @@ def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the recording handlers of this test's hosts write."""
     folder = tmp_path / "notes"
     folder.mkdir()
-    monkeypatch.setenv("PYTHONPATH", str(USER_CODE))
+    path = [str(USER_CODE), str(EXAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
     monkeypatch.setenv("RECORD_DIRECTORY", str(folder))
     return folder
 
@@ -100,6 +109,81 @@ def test_precede_a_poison_event_is_a_dead_letter_and_in_the_files_with_the_order
     with orders.container(orders.drained) as container:
         assert read_drained(container, "shop/orders").rows == {"0": list(range(30))}
     assert b'eventconsumer_dead_letters_total{partition="0"} 2.0' in host.get("/metrics")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [{"format": "Parquet", "layout": "Slots"}, {"format": "Avro", "layout": "Capture"}],
+    ids=["Parquet", "Capture"],
+)
+def test_transform_the_example_masks_and_drops_events_exactly_once_under_kills(
+    consumer: MakeConsumer, notes: Path, files: dict[str, str]
+) -> None:
+    """Each host is killed in a call, with rows that are in no file yet: the next one transforms these events again."""
+    orders = consumer(
+        partitions=1,
+        processing=BASE | {"handler": "recording:Slow", "handlerMode": "Transform"},
+        files=files,
+        roll={"maxBytes": 1_000_000, "maxSeconds": 3, "maxEvents": 50},
+    )
+    beats, broken = {n for n in range(300) if n % 4 == 0 or 100 <= n < 200}, {17, 218}
+    events = [
+        (b"no object" if n in broken else json.dumps({"n": n, "email": f"ann{n}@example.com"}).encode(),
+         {"kind": "heartbeat" if n in beats else "order", "version": 3})
+        for n in range(300)
+    ]  # fmt: skip
+    publish = orders.emulator.admin.put_events
+    for number in range(2):
+        host = orders.host(f"orders-host-{number}")
+        publish("orders", "0", events[100 * number : 100 * number + 80])
+        wait_logged(host, lambda: (checkpoint(orders) or -1) >= 100 * number, "files")  # noqa: B023
+        (notes / "slow").touch()
+        before = len(lines(notes))
+        publish("orders", "0", events[100 * number + 80 : 100 * number + 100])
+        wait_logged(host, lambda: len(lines(notes)) > before, "a call that is slow")  # noqa: B023
+        host.kill()
+        (notes / "slow").unlink()
+    publish("orders", "0", events[200:])
+    host = orders.host("orders-host-2")
+    wait_logged(host, lambda: processed(notes)[-1:] == [299], "all handled")
+    assert host.terminate() == 0
+    report = audited(orders)
+    assert (report.exit_code, report.counts) == (0, {"DeadLetters": 2}), report.findings
+    (partition,) = report.partitions
+    kept = [n for n in range(300) if n not in beats | broken]
+    assert (partition.next, partition.events, partition.dropped_events) == (300, len(kept), 300 - len(kept))
+    assert sorted(dead_letters(orders)) == [f"0/seq={number:020d}.json" for number in sorted(broken)]
+    rows = list(drained_rows(orders))
+    assert [number for number, _, _ in rows] == kept
+    assert [json.loads(body) for _, body, _ in rows] == [{"n": n, "email": "a***@example.com"} for n in kept]
+    version: object = "3" if files["format"] == "Parquet" else 3
+    assert all(dict(properties) == {"kind": "order", "version": version} for *_, properties in rows)
+    assert len(processed(notes)) > 300  # some were handled again
+
+
+def audited(orders: Consumer) -> AuditReport:
+    """The deep audit, with the hub."""
+
+    async def go() -> AuditReport:
+        async with opened(orders.hosts[-1].log_file.with_suffix(".json"), Options(), hub=True) as found:
+            return await audit(found.subject, deep=True)
+
+    return asyncio.run(go())
+
+
+def drained_rows(orders: Consumer) -> Iterator[tuple[int, bytes, Any]]:
+    """Sequence number, body and properties of each row in files, in order."""
+    with orders.container(orders.drained) as container:
+        found = container.list_blobs("shop/orders/inc=", include=["metadata"])
+        slots = sorted((blob for blob in found), key=lambda blob: str(blob.name))
+        for blob in slots:
+            data = container.download_blob(blob.metadata.get("path", blob.name)).readall()
+            if data.startswith(b"Obj"):
+                for row in fastavro.reader(io.BytesIO(data)):
+                    yield row["SequenceNumber"], row["Body"], row["Properties"]
+            else:
+                for row in pq.read_table(pa.BufferReader(data)).to_pylist():
+                    yield row["sequence_number"], row["body"], row["properties"]
 
 
 def test_replace_writes_no_files_and_after_a_kill_events_behind_the_checkpoint_come_again(

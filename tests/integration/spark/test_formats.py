@@ -147,6 +147,23 @@ def test_an_event_reads_the_same_from_either_format(
         check_count(found, manifest_of([name], FileFormat.AVRO, len(batch) + 1))
 
 
+@pytest.mark.parametrize("form", FileFormat)
+def test_files_without_rows_are_read_beside_others_and_alone(
+    form: FileFormat, spark: SparkSession, place: AbfsFolder, service: BlobServiceClient
+) -> None:
+    """The handler dropped all their events."""
+    encode, batch = (parquet if form is FileFormat.PARQUET else avro).encode, every_type()
+    name = f"shop/orders/inc=1/partition=7/from={{:020d}}.{form.lower()}"
+    for start, batches in ((0, []), (1, [batch])):
+        content = b"".join(encode(batches, "7", {"from": str(start)}))
+        service.get_blob_client(place.container, name.format(start)).upload_blob(content)
+    empty = manifest_of([name.format(0)], form, 0)
+    full = manifest_of([name.format(1)], form, len(batch))
+    assert check_count(read_events(spark, empty, place), empty) == 0
+    both = full.model_copy(update={"files": [*empty.files, *full.files]})
+    assert check_count(read_events(spark, both, place), both) == len(batch)
+
+
 def test_a_file_whose_name_says_another_partition_is_refused(spark: SparkSession, place: AbfsFolder) -> None:
     moved = manifest_of(["shop/orders/inc=1/partition=8/from=00000000000000000000.avro"], FileFormat.AVRO, 1)
     with pytest.raises(ManifestError, match="is of partition 7, its name says 8"):

@@ -115,11 +115,16 @@ class World:
         *,
         epoch: int = 1,
         batched: bool = False,
+        dropped: Sequence[int] = (),
         changes: Mapping[str, str] | None = None,
     ) -> str:
-        """A Parquet file in its slot, with some metadata changed; its name below the prefix."""
-        data = parquet(partition, rows, epoch=epoch)
-        facts = metadata(rows, data, epoch) | dict(changes or {})
+        """A Parquet file in its slot, and events that the handler dropped, with some metadata changed.
+
+        Returns:
+            Its name below the prefix.
+        """
+        data = parquet(partition, rows, epoch=epoch, dropped=dropped)
+        facts = metadata(rows, data, epoch, dropped) | dict(changes or {})
         name = self.slot(partition, start)
         etag = await self.put(name, data, **facts)
         if batched:
@@ -130,7 +135,7 @@ class World:
                     "size": len(data),
                     "partition": partition,
                     "first": start,
-                    "last": rows[-1],
+                    "last": max([*rows, *dropped]),
                     "count": len(rows),
                 }
             )
@@ -238,29 +243,33 @@ def clock() -> float:
     return asyncio.get_running_loop().time()
 
 
-def metadata(rows: Sequence[int], data: bytes, epoch: int) -> dict[str, str]:
+def metadata(rows: Sequence[int], data: bytes, epoch: int, dropped: Sequence[int] = ()) -> dict[str, str]:
     """Metadata of a slot."""
-    return {
-        "first": str(rows[0]),
-        "last": str(rows[-1]),
-        "count": str(len(rows)),
+    last = max([*rows, *dropped])
+    return _covered(rows, dropped) | {
         "epoch": str(epoch),
         "writer": "host-a",
         "nonce": "n",
-        "last_offset": f"o{rows[-1]}",
+        "last_offset": f"o{last}",
         "last_enqueued_time": WHEN,
         "chain": CHAIN,
         "sha256": hashlib.sha256(data).hexdigest(),
     }
 
 
-def parquet(partition: str, rows: Sequence[int], *, epoch: int = 1) -> bytes:
-    """A file of these sequence numbers."""
-    return _parquet(partition, tuple(rows), epoch)
+def _covered(rows: Sequence[int], dropped: Sequence[int]) -> dict[str, str]:
+    events = [*rows, *dropped]
+    facts = {"first": str(min(events)), "last": str(max(events)), "count": str(len(rows))}
+    return facts | ({"dropped": str(len(dropped))} if dropped else {})
+
+
+def parquet(partition: str, rows: Sequence[int], *, epoch: int = 1, dropped: Sequence[int] = ()) -> bytes:
+    """A file of these sequence numbers, and of events that the handler dropped."""
+    return _parquet(partition, tuple(rows), epoch, tuple(dropped))
 
 
 @cache
-def _parquet(partition: str, rows: tuple[int, ...], epoch: int) -> bytes:
+def _parquet(partition: str, rows: tuple[int, ...], epoch: int, dropped: tuple[int, ...]) -> bytes:
     count = len(rows)
     text = pa.nulls(count, pa.string())
     pairs = pa.nulls(count, pa.map_(pa.string(), pa.string()))
@@ -277,8 +286,8 @@ def _parquet(partition: str, rows: tuple[int, ...], epoch: int) -> bytes:
         "message_id": text,
         "correlation_id": text,
     }
-    facts = {"first": rows[0], "last": rows[-1], "count": count, "epoch": epoch}
-    table = pa.table(columns).replace_schema_metadata({f"eventconsumer.{key}": str(facts[key]) for key in facts})
+    facts = _covered(rows, dropped) | {"epoch": str(epoch)}
+    table = pa.table(columns).replace_schema_metadata({f"eventconsumer.{key}": facts[key] for key in facts})
     out = io.BytesIO()
     pq.write_table(table, out)
     return out.getvalue()

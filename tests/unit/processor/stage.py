@@ -103,10 +103,13 @@ class Stage:
                 start = int(name.split("from=")[1].split(".")[0])
                 assert expected is None or start == expected
                 numbers = pq.read_table(pa.BufferReader(blob.data))["sequence_number"].to_pylist()
-                assert numbers == sorted(set(numbers)) and numbers[0] >= start
-                assert numbers[-1] == int(blob.metadata["last"])
+                first, last = int(blob.metadata["first"]), int(blob.metadata["last"])
+                assert numbers == sorted(set(numbers)) and start <= first
+                assert all(first <= number <= last for number in numbers)
+                if "dropped" not in blob.metadata:
+                    assert (numbers[0], numbers[-1]) == (first, last)
                 found[str(start)] = numbers
-                expected = numbers[-1] + 1
+                expected = last + 1
         return found
 
     def rows(self) -> list[int]:

@@ -29,9 +29,10 @@ def _is_default(source: SourceKind) -> bool:
 
 
 class HandlerMode(StrEnum):
-    """Order of handler and files."""
+    """What becomes of events that the handler received."""
 
     PRECEDE = "Precede"
+    TRANSFORM = "Transform"
     REPLACE = "Replace"
 
 
@@ -69,8 +70,8 @@ class Processing(Model):
             "processing.image is the image that holds processing.handler: set both, or neither",
         ),
         (
-            "!(has(self.handlerMode) && self.handlerMode == 'Replace') || has(self.handler)",
-            "processing.handlerMode: Replace needs processing.handler",
+            "!(has(self.handlerMode) && self.handlerMode in ['Transform', 'Replace']) || has(self.handler)",
+            "processing.handlerMode: Transform or Replace needs processing.handler",
         ),
         (
             "!(has(self.handlerMode) && self.handlerMode == 'Replace' && has(self.checkpoint) && "
@@ -129,8 +130,9 @@ class Processing(Model):
     )
     handler_mode: HandlerMode = Field(
         default=HandlerMode.PRECEDE,
-        description="Precede: the handler receives events before they are written to files. Replace: the handler "
-        "receives events and no files are written.",
+        description="Precede: the handler receives events before they are written to files. Transform: the rows that "
+        "the handler returns are written in place of the events; the others are dropped, and counted. Replace: the "
+        "handler receives events and no files are written.",
     )
     handler_attempts: int = Field(
         default=5,

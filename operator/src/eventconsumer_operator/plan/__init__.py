@@ -18,7 +18,7 @@ from eventconsumer_operator.plan.network import network_policies, unwanted_polic
 from eventconsumer_operator.plan.pods import check_pods
 from eventconsumer_operator.plan.probe import is_probing, probe_set, unwanted_probe
 from eventconsumer_operator.plan.references import check_references, programs
-from eventconsumer_operator.plan.replay import replay_job, unwanted_replays
+from eventconsumer_operator.plan.replay import replay_image, replay_job, unwanted_replays
 from eventconsumer_operator.plan.scale import Running, running, scaling_of, with_leaving
 from eventconsumer_operator.resource.images import host_image
 from eventconsumer_operator.resource.observed import Observed
@@ -88,7 +88,7 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
     run = running(observed, scaling.replicas)
     account = settings.host_service_account
     spark = spark_plan(observed, spec, config, settings)
-    replay = replay_job(observed, spec, config, settings.processor_image)
+    replay = replay_job(observed, spec, config, replay_image(spec, image, settings.processor_image))
     return Plan(
         spec=spec,
         config=config,

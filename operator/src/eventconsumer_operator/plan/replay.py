@@ -8,7 +8,14 @@ its Job is deleted.
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig, ReplayConfig
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.v1alpha1 import EventConsumerSpec, PositionType, Processing, Replay, StartingPosition
+from eventconsumer_api.v1alpha1 import (
+    EventConsumerSpec,
+    HandlerMode,
+    PositionType,
+    Processing,
+    Replay,
+    StartingPosition,
+)
 from eventconsumer_operator.kube.manifest import JOB, is_being_deleted, name_of
 from eventconsumer_operator.resource.names import child, replay_name
 from eventconsumer_operator.resource.observed import Observed
@@ -18,7 +25,8 @@ from eventconsumer_operator.spark.applications import application_of
 FOLDER = "_replays"
 KEEP_FINISHED_SECONDS = 3600  # to read the log; a failed replay is tried again afterwards
 ATTEMPTS = 20  # pods may be evicted often; problems that need a user are in the status
-_RECEIVING = {"source", "max_batch_size", "prefetch", "max_wait_seconds", "buffer_bytes"}  # no handler, no checkpoints
+_RECEIVING = {"source", "max_batch_size", "prefetch", "max_wait_seconds", "buffer_bytes"}  # no checkpoints
+_HANDLING = {"handler", "handler_mode", "handler_attempts", "image"}
 
 
 def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
@@ -26,21 +34,32 @@ def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
     place = f"{FOLDER}/{replay.nonce}"
     leases, sink, hub = config.leases, config.sink, config.event_hub
     by_time = StartingPosition(type=PositionType.ENQUEUED_TIME, enqueued_time=replay.from_)
-    kept = config.processing.model_dump(
-        include={"max_batch_size", "prefetch", "max_wait_seconds", "buffer_bytes", "source"}
-    )
+    # The handler has already processed these events; but one that transforms them decides what is in files.
+    transforms = config.processing.handler_mode is HandlerMode.TRANSFORM
+    kept = config.processing.model_dump(include=_RECEIVING | (_HANDLING if transforms else set()))
     return config.model_copy(
         update={
             "event_hub": hub.model_copy(update={"consumer_group": replay.consumer_group}),
             "leases": leases.model_copy(update={"shared": False}),
             "sink": sink.model_copy(update={"prefix": f"{sink.prefix}/{place}"}),
             "starting_position": by_time if replay.from_ else StartingPosition(),
-            "processing": Processing(**kept),  # the handler has already processed these events
+            "processing": Processing(**kept),
             "batches": None,
             "table": None,
             "replay": ReplayConfig(nonce=replay.nonce, to=replay.to, partitions=replay.partitions),
         }
     )
+
+
+def replay_image(spec: EventConsumerSpec, host_image: str, processor_image: str) -> str:
+    """The image of the replay: that of the hosts, with the handler, only if the handler transforms events.
+
+    Args:
+        spec: The consumer's spec.
+        host_image: Image of the hosts.
+        processor_image: The administrator's image, without a handler.
+    """
+    return host_image if spec.processing.handler_mode is HandlerMode.TRANSFORM else processor_image
 
 
 def replay_job(observed: Observed, spec: EventConsumerSpec, config: HostConfig, image: str) -> Manifest | None:
@@ -58,6 +77,7 @@ def replay_job(observed: Observed, spec: EventConsumerSpec, config: HostConfig, 
         image,
         config_map=None,
         component=labels.COMPONENT_REPLAY,
+        handler=spec.processing if spec.processing.handler_mode is HandlerMode.TRANSFORM else None,
     )
     template["spec"]["restartPolicy"] = "Never"
     return child(consumer, JOB, name, labels.COMPONENT_REPLAY) | {

@@ -1,8 +1,8 @@
 """PURE: checks one partition's chain from its slots, in name order; slots are not kept in memory.
 
 The chain must start where the genesis record says, each slot at the previous one's last + 1 (S2); facts must agree with
-each other, and rows and recorded gaps must cover every sequence number once (S3, S4); epochs never fall (S6); the
-checkpoint is start - 1 or some file's last (S5).
+each other, and rows, dropped events and recorded gaps must cover every sequence number once (S3, S4); epochs never fall
+(S6); the checkpoint is start - 1 or some file's last (S5).
 """
 
 from dataclasses import dataclass, field
@@ -46,6 +46,7 @@ class ChainAudit:
     gap_events: int = 0
     gaps: list[GapReport] = field(default_factory=list)
     compacted_events: int = 0
+    dropped_events: int = 0  # by the handler
     seal: int | None = None  # position of the seal
     highest_epoch: int | None = None
     dead_letters: int = 0
@@ -165,6 +166,7 @@ class ChainAudit:
             bytes=self.bytes,
             gap_events=self.gap_events,
             compacted_events=self.compacted_events,
+            dropped_events=self.dropped_events,
             gaps=self.gaps,
             highest_epoch=self.highest_epoch,
             checkpoint=self.lease.checkpoint if self.lease else None,
@@ -204,6 +206,7 @@ class ChainAudit:
         self.files += 1
         self.tombstones += slot.tombstone
         self.events += slot.count
+        self.dropped_events += slot.dropped
         self.bytes += 0 if slot.tombstone else slot.size
         for gap in slot.gaps:
             if gap.reason == COMPACTION:
@@ -224,11 +227,12 @@ class ChainAudit:
             self._find(Code.FACTS_WRONG, f"a tombstone must be empty, but has {slot.size} bytes", slot.name)
         if not slot.tombstone and not slot.size:
             self._find(Code.SLOT_CHANGED, "the file is empty but is not a tombstone", slot.name)
-        if not slot.start <= slot.first <= slot.last or slot.count < 1 or slot.epoch < 0:
+        known = slot.count + slot.dropped  # events
+        if not slot.start <= slot.first <= slot.last or min(slot.count, slot.dropped, slot.epoch, known - 1) < 0:
             self._find(
                 Code.FACTS_WRONG,
-                f"from {slot.start}, first {slot.first}, last {slot.last}, count {slot.count} and epoch {slot.epoch} "
-                "contradict each other",
+                f"from {slot.start}, first {slot.first}, last {slot.last}, count {slot.count}, dropped {slot.dropped} "
+                f"and epoch {slot.epoch} contradict each other",
                 slot.name,
             )
             return
@@ -252,7 +256,7 @@ class ChainAudit:
         before = sum(gap.events for gap in slot.gaps if gap.last < slot.first)
         if any(gap.first < slot.first for gap in counted):
             before = slot.first - slot.start
-        missing = slot.last - slot.start + 1 - slot.count - sum(gap.events for gap in slot.gaps)
+        missing = slot.last - slot.start + 1 - known - sum(gap.events for gap in slot.gaps)
         if missing > 0 or before < slot.first - slot.start:
             self._find(
                 Code.GAP_UNRECORDED,
@@ -263,7 +267,8 @@ class ChainAudit:
         elif missing < 0:
             self._find(
                 Code.FACTS_WRONG,
-                f"count {slot.count} does not fit between {slot.start} and {slot.last} with the recorded gaps",
+                f"count {slot.count} and dropped {slot.dropped} do not fit between {slot.start} and {slot.last} with "
+                "the recorded gaps",
                 slot.name,
             )
 

@@ -32,6 +32,8 @@ COLUMNS = [
     "correlation_id",
 ]
 
+_FACTS = ("first", "last", "count", "epoch")  # in the metadata of a slot and in its file
+
 Problem = tuple[Code, str]
 Report = Callable[[Code, str], None]
 
@@ -152,7 +154,7 @@ def record_problems(slot: SlotFacts, data: bytes) -> list[Problem]:
         body: dict[str, Any] = {str(key): value for key, value in json.loads(data).items()}
     except (ValueError, AttributeError, RecursionError):
         return [(Code.CONTENT_CHANGED, "the commit record's body is not a JSON object")]
-    wanted = {"first": slot.first, "last": slot.last, "count": slot.count, "epoch": slot.epoch, "sha256": slot.sha256}
+    wanted = {key: getattr(slot, key) for key in _FACTS} | {"sha256": slot.sha256, "dropped": slot.dropped or ""}
     if slot.data:
         wanted |= {"path": slot.data.path, "size": slot.data.size, "etag": slot.data.etag}
     different = [key for key, value in wanted.items() if str(body.get(key, "")).strip('"') != str(value)]
@@ -176,18 +178,25 @@ def _check_rows(slot: SlotFacts, rows: Iterator[list[int]]) -> Iterator[Problem]
             count += 1
     if wrong:
         yield Code.ROWS_WRONG, f"sequence numbers do not rise from {slot.start}: {wrong}"
-    if (first, previous, count) != (slot.first, slot.last, slot.count):
+    fits = (first, previous) == (slot.first, slot.last)
+    if slot.dropped:  # the first and the last event may have no row
+        fits = first is None or slot.first <= first <= previous <= slot.last
+        holes += [Gap(previous + 1, slot.last, "")] if previous < slot.last else []
+    if count != slot.count or not fits:
         yield (
             Code.ROWS_WRONG,
             f"the file has {count} rows from {first} to {previous}, but its metadata names {slot.count} from "
             f"{slot.first} to {slot.last}",
         )
-    elif not wrong and not _recorded(holes, slot.gaps):
+    elif not wrong and not _recorded(holes, slot):
         yield Code.GAP_UNRECORDED, "the missing sequence numbers differ from the recorded gaps"
 
 
-def _recorded(holes: list[Gap], gaps: tuple[Gap, ...]) -> bool:
-    """Whether the recorded gaps match the holes, in position and count."""
+def _recorded(holes: list[Gap], slot: SlotFacts) -> bool:
+    """Whether the recorded gaps and the dropped events match the holes: in count, and gaps also in position."""
+    gaps = slot.gaps
+    if slot.dropped:
+        gaps = *gaps, Gap(slot.start, slot.last, "", slot.dropped)  # they may be anywhere
     exact = [gap for gap in gaps if gap.count is None]
     counted = [gap for gap in gaps if gap.count is not None]
     if not counted:
@@ -220,7 +229,7 @@ def _parquet(data: bytes, slot: SlotFacts, partition: str, found: list[Problem])
         if names != COLUMNS:
             found.append((Code.ROWS_WRONG, f"the columns are {', '.join(names)}"))
         recorded = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
-        for key in ("first", "last", "count", "epoch"):
+        for key in (*_FACTS, *(["dropped"] if slot.dropped else [])):
             said = recorded.get(f"eventconsumer.{key}")
             if said != str(getattr(slot, key)):
                 found.append((Code.FACTS_WRONG, f"the file has {key} {said}, but its blob has {getattr(slot, key)}"))

@@ -60,6 +60,7 @@ class PartitionAudit(Report):
     events: int = 0
     bytes: int = 0
     gap_events: int = Field(default=0, description="Events in recorded gaps.")
+    dropped_events: int = Field(default=0, description="Events that the handler dropped, as the files count them.")
     compacted_events: int = Field(default=0, description="Sequence numbers that log compaction left without an event.")
     gaps: list[GapReport] = Field(default=[], description="The first of them.")
     highest_epoch: int | None = Field(default=None, description="Of the files.")

@@ -163,7 +163,8 @@ class SlotFacts:
     etag: str  # of the data
     data: DataFile | None = None  # layout Capture
     chain: str = ""  # identity of the chain; empty: absent
-    earliest: datetime | None = None  # enqueued time of the earliest event; None: an old version wrote the file
+    earliest: datetime | None = None  # enqueued time of the earliest row; None: no rows, or written by an old version
+    dropped: int = 0  # events that the handler dropped
 
 
 class BadFacts(Exception):  # noqa: N818 - the name describes the state
@@ -210,6 +211,7 @@ def facts(name: str, start: int, size: int, etag: str, metadata: Mapping[str, st
             data=data,
             chain=values.get("chain", ""),
             earliest=_aware(values["min_enqueued_time"]) if "min_enqueued_time" in values else None,
+            dropped=int(values.get("dropped", 0)),
         )
     except KeyError as error:
         raise BadFacts(f"metadata {error.args[0]} is missing") from None

@@ -70,10 +70,11 @@ class TableCheck:
             self._find(Code.TABLE_POSITION_WRONG, text, place, slot.name)
         slots = self.state.slots.get(place)
         file = slots.take(slot.start) if slots else None
+        expected = not slot.tombstone and slot.count > 0  # hosts register no file without events
         if file is None:
             if slot.start > position:
-                self._behind[place] += not slot.tombstone
-            elif not slot.tombstone:
+                self._behind[place] += expected
+            elif expected:
                 text = f"the table does not have the file, but its position is {position}"
                 self._find(Code.TABLE_FILE_MISSING, text, place, slot.name)
             return
@@ -168,6 +169,8 @@ def difference(file: TableFile, slot: SlotFacts) -> str:
     if stats.records not in {UNKNOWN, slot.count}:
         return f"{stats.records} rows, but the file has {slot.count}"
     # Readers skip files by these bounds, which may be too wide. Source: "Per-file Statistics" in the protocol.
+    if slot.dropped:
+        return ""  # metadata does not name the first and the last row
     if stats.lowest > slot.first or UNKNOWN < stats.highest < slot.last:
         numbers = f"{stats.lowest} to {stats.highest}"
         return f"sequence numbers {numbers} in its statistics, but the file has {slot.first} to {slot.last}"

@@ -64,7 +64,7 @@ class Ledger:
     def ends_with(self, slot: Slot) -> None:
         """Record the last file before `next`."""
         self.end, self.end_sought = slot.mark, True
-        latest = slot.enqueued.latest if slot.enqueued else slot.last_enqueued_time
+        latest = max(slot.enqueued.latest, slot.last_enqueued_time) if slot.enqueued else slot.last_enqueued_time
         self.newest = latest if self.newest is None else max(self.newest, latest)
 
     async def seek_end(self) -> None:

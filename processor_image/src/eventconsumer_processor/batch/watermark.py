@@ -1,5 +1,7 @@
 """The watermark: up to which enqueued time all events of every partition are in files, and in committed batches.
 
+An event that the handler dropped counts as if it were in the file whose metadata counts it.
+
 Two observations of a partition say that all events up to a time are in its files:
 
     a file             the events after the file are not older than the newest event in the files, less `MARGIN`
@@ -108,6 +110,8 @@ def without(files: datetime | None, left: Iterable[Slot]) -> datetime | None:
         left: The files that do not count.
     """
     for slot in left:
+        if not slot.count:  # the handler dropped all its events: nothing is left to process
+            continue
         if files is None or slot.enqueued is None:  # a file of an old version does not tell its times
             return None
         files = min(files, slot.enqueued.earliest)
@@ -128,7 +132,7 @@ def of_windows(pending: Mapping[str, Sequence[Slot]], end: datetime) -> dict[str
         counts = [
             number
             for number, slot in enumerate(slots, start=1)
-            if slot.enqueued is None or slot.enqueued.earliest < end
+            if slot.count and (slot.enqueued is None or slot.enqueued.earliest < end)
         ]
         if counts:
             found[partition] = list(islice(slots, counts[-1]))

@@ -8,6 +8,7 @@ from eventconsumer_processor.handler.api import (
     PartitionContext,
     Position,
     RejectEvents,
+    Rows,
     TryAgain,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "PartitionContext",
     "Position",
     "RejectEvents",
+    "Rows",
     "TryAgain",
 ]

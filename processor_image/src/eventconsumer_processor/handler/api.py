@@ -7,7 +7,7 @@ image:
 
     class Orders(EventProcessor):
         async def open(self, context: PartitionContext) -> None: ...
-        async def process_events(self, context: PartitionContext, batch: Batch) -> None: ...
+        async def process_events(self, context: PartitionContext, batch: Batch) -> Rows | None: ...
         async def close(self, context: PartitionContext, reason: CloseReason) -> None: ...
 
 Guarantees:
@@ -15,6 +15,8 @@ Guarantees:
 - Each partition that a host owns has its own instance, created without arguments. An instance gets one call at a time.
   Instances of different partitions share one event loop: an `async def` method must await and never block. A `def`
   method runs in a thread of its instance and may block.
+- With `processing.handlerMode: Transform`, `process_events` returns a `pyarrow.Table` with a row for each event that is
+  kept. The rows go to the files in place of the events, exactly once. In the other modes it returns nothing.
 - If `process_events` returns, all events of the batch are done. If it raises, none is, and the batch is passed again:
   see `handling`. Successful calls are in rising order of sequence numbers, without holes except for dead letters.
 - At least once: after a crash, a lost lease or a failure, events since the last checkpoint are passed again. A handler
@@ -27,14 +29,19 @@ from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TypeVar, overload
+from typing import TypeAlias, TypeVar, overload
 
+import pyarrow as pa
 from structlog.typing import FilteringBoundLogger
 
 from eventconsumer_processor.source.lastenqueued import LastEnqueued
 from eventconsumer_processor.source.rows import EventRows
 
 T = TypeVar("T")
+Rows: TypeAlias = pa.Table | pa.RecordBatch
+"""Rows that a handler returns in mode Transform. `sequence_number`, of type int64, names the event of each row, in the
+order of the batch. The columns `partition_key`, `body`, `properties`, `system_properties`, `content_type`, `message_id`
+and `correlation_id` are optional, and replace those of the events."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -257,8 +264,11 @@ class EventProcessor(ABC):
         return None
 
     @abstractmethod
-    def process_events(self, context: PartitionContext, batch: Batch) -> Awaitable[None] | None:
+    def process_events(self, context: PartitionContext, batch: Batch) -> Awaitable[Rows | None] | Rows | None:
         """Process a batch that is not empty.
+
+        Returns:
+            With mode Transform, the rows for the file; a row is an event that is kept. Otherwise nothing.
 
         Raises:
             TryAgain: The batch cannot be processed now and is passed again.

@@ -45,9 +45,9 @@ class Calls:
         """Call `open`; raises what it raises."""
         await self._call("open", context)
 
-    async def process_events(self, context: PartitionContext, batch: Batch) -> None:
-        """Call `process_events`; raises what it raises."""
-        await self._call("process_events", context, batch)
+    async def process_events(self, context: PartitionContext, batch: Batch) -> object:
+        """Call `process_events`; returns what it returns, and raises what it raises."""
+        return await self._call("process_events", context, batch)
 
     async def close(self, context: PartitionContext, reason: CloseReason) -> None:
         """Call `close`; raises what it raises."""
@@ -58,10 +58,10 @@ class Calls:
         if self._thread is not None:
             self._thread.end()
 
-    async def _call(self, name: str, *arguments: object) -> None:
+    async def _call(self, name: str, *arguments: object) -> object:
         method = getattr(self._processor, name, None)
         if method is None:  # open and close are optional
-            return
+            return None
         call = asyncio.create_task(self._run(method, arguments))
         began = asyncio.get_running_loop().time()
         try:
@@ -75,18 +75,16 @@ class Calls:
             raise
         if call.cancelled():
             raise Ended(f"{name} cancelled itself")
-        call.result()
+        return call.result()
 
-    async def _run(self, method: Callable[..., Any], arguments: tuple[object, ...]) -> None:
+    async def _run(self, method: Callable[..., Any], arguments: tuple[object, ...]) -> object:
         try:
             if inspect.iscoroutinefunction(method):
-                await method(*arguments)
-                return
+                return await method(*arguments)
             if self._thread is None:
                 self._thread = _Thread(self._name)
             result = await self._thread.run(method, arguments)
-            if inspect.isawaitable(result):  # such as a decorated `async def`
-                await result
+            return await result if inspect.isawaitable(result) else result  # such as a decorated `async def`
         except SystemExit as error:
             raise Ended(f"it called exit({error.code!r})") from error
 

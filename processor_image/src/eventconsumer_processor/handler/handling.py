@@ -14,6 +14,9 @@ Errors:
 
 A dead letter is written before its event counts as done; while it cannot be written, processing waits. A stop ends each
 pause; the next owner processes the remaining events.
+
+In mode Transform the rows that successful calls return go to the file, in order. A dead letter has no row, so no event
+is in a file that the handler has not seen to. Rows that cannot go to a file are a failure of the call (`rows`).
 """
 
 import asyncio
@@ -31,6 +34,7 @@ from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.redaction import redact
+from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor.handler.api import (
     Batch,
     CloseReason,
@@ -42,6 +46,7 @@ from eventconsumer_processor.handler.api import (
 from eventconsumer_processor.handler.calls import Calls
 from eventconsumer_processor.handler.deadletter import Attempts, Cause, DeadLetters, cause_of
 from eventconsumer_processor.handler.loading import FIELD, Factory, describe
+from eventconsumer_processor.handler.rows import rows_of
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import EventRows
@@ -76,6 +81,7 @@ class HandlerDependencies:
     metrics: Metrics
     rng: Random
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    mode: HandlerMode = HandlerMode.PRECEDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +97,25 @@ class _Piece:
 class _Round:
     """The processing of one batch."""
 
-    rows: EventRows
+    batch: EventBatch
+    rows: EventRows  # the same events
     undecoded: frozenset[int]  # indices
     stop: asyncio.Event
     began: datetime
+    kept: list[EventBatch] = field(default_factory=list)  # rows for the file, with mode Transform
+
+    def events(self, indices: Sequence[int]) -> EventBatch:
+        """The events at rising indices."""
+        return self.batch if len(indices) == len(self.batch) else self.batch.take(indices)
+
+    def keep(self, rows: EventBatch | None) -> None:
+        """Append the rows of a call, which follow those of all earlier calls."""
+        if rows is not None and len(rows):
+            self.kept.append(rows)
+
+    def all_kept(self) -> EventBatch:
+        """The rows of all calls; may be empty."""
+        return EventBatch.joined(self.kept) if self.kept else self.batch.head(0)
 
 
 class PartitionHandler:
@@ -151,7 +172,7 @@ class PartitionHandler:
             if calls is not None and self._calls is not calls:
                 calls.end()
 
-    async def process(self, batch: EventBatch, stop: asyncio.Event) -> int:
+    async def process(self, batch: EventBatch, stop: asyncio.Event) -> tuple[int, EventBatch | None]:
         """Pass events to the handler until all of them are done.
 
         Args:
@@ -159,12 +180,13 @@ class PartitionHandler:
             stop: Set when the partition stops: a call in progress is awaited, and no further call is made.
 
         Returns:
-            The number of leading events that are done; fewer than all only if `stop` was set.
+            The number of leading events that are done; fewer than all only if `stop` was set. With mode Transform also
+            the rows for the file in place of these events, else None.
         """
         assert self._calls is not None and self._context is not None  # noqa: S101, PT018 - open
         rows = batch.rows()
         self._context.note_batch(batch.last_enqueued)
-        turn = _Round(rows, frozenset(batch.undecoded), stop, self._deps.now())
+        turn = _Round(batch, rows, frozenset(batch.undecoded), stop, self._deps.now())
         pending = [_Piece(range(len(batch)), self._deps.attempts)]  # the first piece is last
         done = 0
         while pending and not stop.is_set():
@@ -174,7 +196,7 @@ class PartitionHandler:
                 self._context.note_processed(_position(rows, done - 1))
         if not pending:
             self._failing = None
-        return done
+        return done, turn.all_kept() if self._deps.mode is HandlerMode.TRANSFORM else None
 
     async def close(self, *, lost: bool) -> None:
         """Close the open instance, if any; never fails, and takes at most `CLOSE_SECONDS`.
@@ -204,7 +226,8 @@ class PartitionHandler:
         piece = replace(piece, given=piece.given + 1)
         try:
             with self._deps.metrics.handler_seconds.time():
-                await calls.process_events(context, events)
+                result = await calls.process_events(context, events)
+            turn.keep(rows_of(result, turn.events(piece.indices), self._deps.mode))
         except TryAgain as error:
             self._failed(error, f"it requests {_named(events)} again", alarm=self._failures >= FAILED_CALLS)
             await self._pause(self._failures, turn.stop)

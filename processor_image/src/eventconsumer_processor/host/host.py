@@ -240,7 +240,10 @@ class Host:
         letters = DeadLetters(
             registration.sink, config.sink.container, config.sink.prefix, era, config.processing.handler
         )
-        deps = HandlerDependencies(factory, letters, config.processing.handler_attempts, self._metrics, rng)
+        processing = config.processing
+        deps = HandlerDependencies(
+            factory, letters, processing.handler_attempts, self._metrics, rng, mode=processing.handler_mode
+        )
 
         def handler(partition: str) -> PartitionHandler:
             identity = PartitionIdentity(

@@ -66,8 +66,8 @@ class CheckpointSink:
             return IDLE_SECONDS
         return max(0.0, self._not_before - now) if self._schedule.due(now, "batch") else 1.0
 
-    async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
-        """See `PartitionSink`."""
+    async def accept(self, batch: EventBatch, missing: list[Gap], rows: EventBatch | None = None) -> None:
+        """See `PartitionSink`. There are no rows without files."""
         if missing:
             self._lost += sum(map(len, missing))
             self._problem = problems.data_gap(self._chain.partition, self._lost, missing[-1])

@@ -28,8 +28,13 @@ class Handling(Protocol):
     async def open(self, epoch: int, position: int) -> None:
         """Open the handler; `position` is the sequence number of the first event."""
 
-    async def process(self, batch: EventBatch, stop: asyncio.Event) -> int:
-        """Process events; returns how many leading events are done: all, unless `stop` was set."""
+    async def process(self, batch: EventBatch, stop: asyncio.Event) -> tuple[int, EventBatch | None]:
+        """Process events.
+
+        Returns:
+            How many leading events are done: all, unless `stop` was set; and the rows for the file in place of these
+            events: a part of them, possibly changed, possibly empty. None: the events as they are.
+        """
 
     async def close(self, *, lost: bool) -> None:
         """Close the handler; `lost`: the lease was lost."""
@@ -90,12 +95,13 @@ class PartitionSink(Protocol):
     def seconds_left(self, now: float) -> float:
         """Seconds until `flush` is due; 0: now."""
 
-    async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
+    async def accept(self, batch: EventBatch, missing: list[Gap], rows: EventBatch | None = None) -> None:
         """Accept events.
 
         Args:
             batch: Not empty, rising, from `expected` on.
             missing: Gaps before and between the events that retention made. Log compaction made all other gaps.
+            rows: Rows for the file in place of the events; events without a row are dropped. None: the events.
         """
 
     def forget(self) -> bool:

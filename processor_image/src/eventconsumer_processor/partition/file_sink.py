@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from functools import partial
 from uuid import uuid4
 
-import numpy as np
 import structlog
 
 from eventconsumer_api.host_report import Problem
@@ -21,7 +20,7 @@ from eventconsumer_processor import problems
 from eventconsumer_processor.errors import Fenced, SourceError
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint
-from eventconsumer_processor.partition import holes, marks
+from eventconsumer_processor.partition import holes
 from eventconsumer_processor.partition.buffer import Buffer
 from eventconsumer_processor.partition.checkpoint import CheckpointSchedule, enter, resume
 from eventconsumer_processor.partition.dependencies import PumpDependencies
@@ -90,17 +89,17 @@ class FileSink:
             return max(0.0, self._window + roll.max_seconds - now)
         return self._buffer.seconds_left(roll, now)
 
-    async def accept(self, batch: EventBatch, missing: list[Gap]) -> None:
+    async def accept(self, batch: EventBatch, missing: list[Gap], rows: EventBatch | None = None) -> None:
         """See `PartitionSink`."""
         self._buffer.add_gaps(missing)
-        self._buffer.add(batch, self._deps.clock())
+        self._buffer.add(batch, self._deps.clock(), rows)
         self.expected = batch.last + 1
         self._keep()
 
     @property
     def mark(self) -> EventMark | None:
         """See `PartitionSink`."""
-        return marks.last_of(self._buffer.batches[-1]) if self._buffer else self._end
+        return self._buffer.end if self._buffer else self._end
 
     def forget(self) -> bool:
         """See `PartitionSink`."""
@@ -163,19 +162,20 @@ class FileSink:
         return draft.metadata() | {"partition": self._chain.partition, "from": str(draft.start)}
 
     def _draft(self, start: int, missing: list[Gap]) -> Draft:
-        last = self._buffer.batches[-1]
-        earliest, latest = zip(*(batch.enqueued_ms for batch in self._buffer.batches), strict=True)
+        buffer = self._buffer
+        times = [batch.enqueued_ms for batch in buffer.batches]
         return Draft(
             start=start,
-            first=self._buffer.first,
-            last=self._buffer.last,
-            count=self._buffer.count,
+            first=buffer.first,
+            last=buffer.last,
+            count=buffer.count,
+            dropped=buffer.dropped,
             epoch=self._held.lease.epoch,
             writer=self._deps.owner,
             nonce=str(uuid4()),
-            last_offset=last.last_offset,
-            last_enqueued_time=_moment(last.last_enqueued_ms),
-            enqueued=EnqueuedRange(_moment(min(earliest)), _moment(max(latest))),
+            last_offset=buffer.last_offset,
+            last_enqueued_time=_moment(buffer.last_enqueued_ms),
+            enqueued=EnqueuedRange(_moment(min(times)[0]), _moment(max(high for _, high in times))) if times else None,
             gap=gaps.text(missing),
             chain=self._deps.chain,
         )
@@ -187,9 +187,9 @@ class FileSink:
         have advanced since then, so the hub is asked once more.
         """
         buffer = self._buffer
-        if buffer.last + 1 - start == buffer.count + sum(map(len, buffer.gaps)):
+        if buffer.last + 1 - start == buffer.count + buffer.dropped + sum(map(len, buffer.gaps)):
             return buffer.gaps
-        numbers = np.concatenate([batch.numbers for batch in buffer.batches])
+        numbers = buffer.numbers
         rest = holes.rest(start, numbers, buffer.gaps)
         with contextlib.suppress(SourceError):  # then the attribution stays
             info = await self._deps.hub.partition(self._chain.partition)
@@ -200,7 +200,7 @@ class FileSink:
         return [*buffer.gaps, *holes.counted(rest)]
 
     async def _committed(self, draft: Draft, size: int) -> None:
-        self._end = marks.last_of(self._buffer.batches[-1])
+        self._end = self._buffer.end
         self._buffer.clear()
         self._keep()
         self.position = draft.last + 1
@@ -209,13 +209,16 @@ class FileSink:
         metrics, partition = self._deps.metrics, self._chain.partition
         metrics.files.labels(partition).inc()
         metrics.events.labels(partition).inc(draft.count)
+        metrics.handler_dropped.labels(partition).inc(draft.dropped)
         metrics.bytes.labels(partition).inc(size)
         if times := self._throttle.over("commit"):
             self._log.info("file commits succeed again", failures=times)
-        self._log.info("file committed", start=draft.start, last=draft.last, events=draft.count, bytes=size)
+        self._log.info(
+            "file committed", start=draft.start, last=draft.last, events=draft.count, dropped=draft.dropped, bytes=size
+        )
         self._reached = Checkpoint(draft.last_offset, draft.last)
         now = self._deps.clock()
-        self._schedule.note(draft.count, now)
+        self._schedule.note(draft.count + draft.dropped, now)
         if self._schedule.due(now, "file"):
             await self._checkpoint(self._reached)
 

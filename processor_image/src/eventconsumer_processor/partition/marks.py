@@ -23,11 +23,13 @@ PROPERTIES_MILLISECONDS = 1000
 
 def last_of(batch: "EventBatch") -> EventMark:
     """The last event of a batch that is not empty."""
-    return EventMark(
-        sequence_number=batch.last,
-        offset=batch.last_offset,
-        enqueued_time=datetime.fromtimestamp(batch.last_enqueued_ms / 1000, UTC),
-    )
+    return mark_of(batch.last, batch.last_offset, batch.last_enqueued_ms)
+
+
+def mark_of(number: int, offset: str, enqueued_ms: int) -> EventMark:
+    """The mark of an event, from its number, offset, and enqueued time in milliseconds since 1970."""
+    time = datetime.fromtimestamp(enqueued_ms / 1000, UTC)
+    return EventMark(sequence_number=number, offset=offset, enqueued_time=time)
 
 
 def end_of(info: PartitionInfo) -> EventMark:

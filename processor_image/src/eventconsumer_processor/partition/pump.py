@@ -369,8 +369,9 @@ class Pump:
         missing = await self._gaps.lost(expected, fresh)
         self._last = (fresh.last, fresh.last_enqueued_ms, self._deps.now())
         self._received.inc(len(fresh))
+        rows: EventBatch | None = None
         if self._handler is not None:
-            done = await self._handler.process(fresh, self._stop)
+            done, rows = await self._handler.process(fresh, self._stop)
             if done < len(fresh):
                 fresh = fresh.head(done)
                 missing = [gap for gap in missing if done and gap.last < fresh.last]
@@ -378,7 +379,7 @@ class Pump:
         if len(fresh):
             if indices := fresh.undecoded:
                 self._note_undecoded([int(fresh.numbers[index]) for index in indices])
-            await self._sink.accept(fresh, missing)
+            await self._sink.accept(fresh, missing, rows)
 
     def _note_undecoded(self, numbers: list[int]) -> None:
         self._undecoded += len(numbers)

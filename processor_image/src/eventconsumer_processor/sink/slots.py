@@ -12,7 +12,7 @@ one exception: pruning replaces a file with a tombstone, which is a slot like an
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -67,10 +67,13 @@ class EnqueuedRange:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A file to be committed."""
+    """A file to be committed.
+
+    The slot covers `start` to `last`: `count` events in the file, `dropped` events that the handler dropped, and gaps.
+    """
 
     start: int  # expected sequence number, the slot's name
-    first: int
+    first: int  # the first and the last event, in the file or dropped
     last: int
     count: int
     epoch: int
@@ -80,7 +83,8 @@ class Draft:
     last_enqueued_time: datetime
     gap: str = ""  # the gaps before and between the events
     chain: str = ""  # identity of the chain
-    enqueued: EnqueuedRange | None = None
+    enqueued: EnqueuedRange | None = None  # None: no events
+    dropped: int = 0
 
     def metadata(self) -> dict[str, str]:
         """The blob's metadata, and the file's."""
@@ -93,15 +97,15 @@ class Draft:
             "nonce": self.nonce,
             "last_offset": self.last_offset,
             "last_enqueued_time": self.last_enqueued_time.isoformat(),
-        } | {key: value for key, value in (("chain", self.chain), ("gap", self.gap), *self._enqueued()) if value}
+        } | {key: value for key, value in self._optional() if value}
 
-    def _enqueued(self) -> tuple[tuple[str, str], ...]:
-        if self.enqueued is None:
-            return ()
-        return (
-            ("min_enqueued_time", self.enqueued.earliest.isoformat()),
-            ("max_enqueued_time", self.enqueued.latest.isoformat()),
-        )
+    def _optional(self) -> Iterator[tuple[str, str]]:
+        yield "chain", self.chain
+        yield "gap", self.gap
+        yield "dropped", str(self.dropped or "")
+        if self.enqueued is not None:
+            yield "min_enqueued_time", self.enqueued.earliest.isoformat()
+            yield "max_enqueued_time", self.enqueued.latest.isoformat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,8 @@ class Slot:
     last_enqueued_time: datetime
     gap: str = ""
     tombstone: bool = False  # pruning removed its content
-    enqueued: EnqueuedRange | None = None  # None: written by a version that did not record it
+    enqueued: EnqueuedRange | None = None  # None: no events, or written by a version that did not record it
+    dropped: int = 0  # events that the handler dropped: they are in no file
 
     @property
     def mark(self) -> EventMark:
@@ -373,6 +378,7 @@ def slot_of(info: BlobInfo, start: int) -> Slot:
             gap=facts.get("gap", ""),
             tombstone="tombstone" in facts,
             enqueued=_enqueued_range(facts),
+            dropped=int(facts.get("dropped", 0)),
         )
     except (KeyError, ValueError) as error:
         raise Damaged(

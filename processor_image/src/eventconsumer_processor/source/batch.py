@@ -149,7 +149,11 @@ class EventBatch:
         if bool(np.all(numbers[1:] > numbers[:-1])):
             return self
         keep = np.concatenate(([True], numbers[1:] > np.maximum.accumulate(numbers)[:-1]))
-        return EventBatch(self.columns.take(pa.array(np.flatnonzero(keep))), self.last_enqueued)
+        return self.take(np.flatnonzero(keep))
+
+    def take(self, indices: "npt.NDArray[np.int64] | Sequence[int]") -> "EventBatch":
+        """The events at rising indices; copies them."""
+        return EventBatch(self.columns.take(pa.array(indices, pa.int64())), self.last_enqueued)
 
     def head(self, count: int) -> "EventBatch":
         """The first `count` events; the batch itself if it has no more."""

@@ -267,7 +267,8 @@ class Registration:
         for application, version in (*totals, *ends):
             yield {"txn": {"appId": application, "version": version, "lastUpdated": updated}}
         for place, slots in self.slots.items():
-            # The files that were pruned have no events any more; the table covers them, and has no rows of them.
+            # Files that were pruned have no events any more, and others never had: the handler dropped all. The table
+            # covers them, and has no rows of them.
             yield from (_add(slot, place.partition, root) for slot in slots if slot.count and not slot.tombstone)
 
     def content(self, root: str, now: datetime) -> bytes:
@@ -302,8 +303,10 @@ def _commit_info(now: datetime, operation: str, parameters: Mapping[str, str]) -
 
 
 def _add(slot: Slot, partition: str, root: str) -> dict[str, Any]:
-    least: dict[str, Any] = {"sequence_number": slot.first, "partition_id": partition}
-    greatest: dict[str, Any] = {"sequence_number": slot.last, "partition_id": partition}
+    least: dict[str, Any] = {"partition_id": partition}
+    greatest: dict[str, Any] = {"partition_id": partition}
+    if not slot.dropped:  # else the first or the last event may have no row, and bounds must not be wider than the rows
+        least["sequence_number"], greatest["sequence_number"] = slot.first, slot.last
     if slot.enqueued is not None:  # of older files, readers have no statistics of the time, and read all of them
         least["enqueued_time"] = _timestamp(slot.enqueued.earliest)
         greatest["enqueued_time"] = _timestamp(slot.enqueued.latest)

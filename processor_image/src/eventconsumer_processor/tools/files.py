@@ -38,6 +38,7 @@ class Newest:
         self.totals = FileTotals(
             files=totals.files + 1,
             events=totals.events + row.events,
+            dropped=totals.dropped + row.dropped,
             bytes=totals.bytes + row.bytes,
             tombstones=totals.tombstones + row.tombstone,
             dead_letters=totals.dead_letters + row.dead_letters,
@@ -96,6 +97,7 @@ def _row(partition: str, info: BlobInfo, file: Slot, letters: list[int]) -> File
         first_sequence_number=file.first,
         last_sequence_number=file.last,
         events=file.count,
+        dropped=file.dropped,
         bytes=file.size,
         modified=info.last_modified,
         epoch=file.epoch,
@@ -124,13 +126,14 @@ async def files(config: Path, output: Output, partitions: Collection[str], since
 
 
 def _table(report: FilesReport, console: Console) -> None:
-    headers = ("PARTITION", "FIRST", "LAST", "EVENTS", "BYTES", "MODIFIED", "DEAD", "FILE")
+    headers = ("PARTITION", "FIRST", "LAST", "EVENTS", "DROPPED", "BYTES", "MODIFIED", "DEAD", "FILE")
     rows = [
         (
             row.partition,
             row.first_sequence_number,
             row.last_sequence_number,
             row.events,
+            row.dropped or None,
             "tombstone" if row.tombstone else row.bytes,
             row.modified,
             row.dead_letters or None,
@@ -138,7 +141,7 @@ def _table(report: FilesReport, console: Console) -> None:
         )
         for row in report.files
     ]
-    console.print(table_of(headers, rows, right=("FIRST", "LAST", "EVENTS", "BYTES", "DEAD")))
+    console.print(table_of(headers, rows, right=("FIRST", "LAST", "EVENTS", "DROPPED", "BYTES", "DEAD")))
     totals = report.totals
     left_out = f" ({report.shown:,} shown)" if report.shown < totals.files else ""
     console.print(

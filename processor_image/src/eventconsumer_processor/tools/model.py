@@ -57,6 +57,7 @@ class FileRow(Report):
     first_sequence_number: int
     last_sequence_number: int
     events: int
+    dropped: int = Field(default=0, description="Events that the handler dropped: they are in no file.")
     bytes: int
     modified: datetime = Field(description="When it was committed, or became a tombstone.")
     epoch: int
@@ -70,6 +71,7 @@ class FileTotals(Report):
 
     files: int = 0
     events: int = 0
+    dropped: int = 0
     bytes: int = 0
     tombstones: int = 0
     dead_letters: int = 0

@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from eventconsumer_processor.handler import Batch, CloseReason, EventProcessor, PartitionContext, TryAgain
+from masking import Masking
+
+from eventconsumer_processor.handler import Batch, CloseReason, EventProcessor, PartitionContext, Rows, TryAgain
 
 DIRECTORY = Path(os.environ.get("RECORD_DIRECTORY", "."))
 
@@ -32,6 +34,17 @@ class Recording(EventProcessor):
     def _note(self, context: PartitionContext, **facts: Any) -> None:
         with (DIRECTORY / f"{context.partition_id}.jsonl").open("a") as file:
             file.write(json.dumps({"owner": context.owner} | facts) + "\n")
+
+
+class Slow(Masking):
+    """The example, which takes a second for a batch while a file named `slow` exists, and notes what it returns."""
+
+    async def process_events(self, context: PartitionContext, batch: Batch) -> Rows:
+        rows = await super().process_events(context, batch)
+        with (DIRECTORY / f"{context.partition_id}.jsonl").open("a") as file:
+            file.write(json.dumps({"owner": context.owner, "numbers": batch.sequence_numbers}) + "\n")
+        await asyncio.sleep(1.0 if (DIRECTORY / "slow").exists() else 0)
+        return rows
 
 
 NO_CLASS = 5

@@ -13,6 +13,7 @@ from eventconsumer_api.labels import CONFIG_ENV
 from eventconsumer_api.status import EventConsumerStatus, ReplayStatus
 from eventconsumer_operator.conditions.replaystatus import replay_status
 from eventconsumer_operator.kube.manifest import name_of
+from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.replay import replay_job, unwanted_replays
 from eventconsumer_operator.resource.names import replay_name
@@ -95,6 +96,25 @@ def test_without_times_all_retained_events_are_read_and_no_handler_is_called() -
     assert (config.replay.to, config.replay.partitions) == (None, [])
     assert (config.processing.handler, config.processing.handler_mode) == (None, "Precede")
     assert config.processing.buffer_bytes == 20_000_000
+
+
+def test_a_handler_that_transforms_events_transforms_replayed_ones_too() -> None:
+    """The files would else hold the events as they were published."""
+    processing = {
+        "handler": "shop:Shop", "handlerMode": "Transform", "image": "shop:1", "handlerAttempts": 3,
+        "env": [{"name": "CURRENCY", "value": "EUR"}],
+    }  # fmt: skip
+    spec = spec_with("replay", {"nonce": "may", "consumerGroup": "again"}) | {"processing": processing}
+    _, config = pod_and_config(spec)
+    assert (config.processing.handler, config.processing.handler_mode) == ("shop:Shop", "Transform")
+    assert config.processing.handler_attempts == 3
+    for mode, image in (("Transform", "shop:1"), ("Precede", SETTINGS.processor_image)):
+        asked = spec | {"processing": processing | {"handlerMode": mode}}
+        plan = make_plan(world(asked), dataclasses.replace(SETTINGS, handler_image_prefixes=("shop",)))
+        (replay,) = (job for job in plan.jobs if name_of(job) == NAME)
+        (container,) = replay["spec"]["template"]["spec"]["containers"]
+        assert container["image"] == image
+        assert ({"name": "CURRENCY", "value": "EUR"} in container["env"]) is (mode == "Transform")
 
 
 def test_when_there_is_no_job() -> None:

@@ -26,11 +26,12 @@ class Written:
     names: dict[str, list[str]] = field(default_factory=dict)  # partition -> its files
     gaps: int = 0
     events: int = 0
+    dropped: int = 0
     files: int = 0
 
 
 class Chains:
-    """Draws a consumer: partitions, files with gaps anywhere, epochs that rise, checkpoints at files' ends, batches."""
+    """Draws a consumer: partitions, files with gaps and dropped events, epochs that rise, checkpoints, batches."""
 
     def __init__(self, data: st.DataObject) -> None:
         self._draw = data.draw
@@ -59,20 +60,23 @@ class Chains:
     async def _file(self, written: Written, partition: str, position: dict[str, int], epoch: dict[str, int]) -> None:
         start = position[partition]
         steps = self._draw(st.lists(st.sampled_from([1, 1, 1, 2, 5]), min_size=1, max_size=6))
-        rows, missing, number = [], [], start - 1
+        rows, dropped, missing, number = [], [], [], start - 1
         for step in steps:
             if step > 1:
                 missing.append(f"{number + 1}-{number + step - 1}")
             number += step
-            rows.append(number)
+            (dropped if self._draw(st.sampled_from([False, False, True])) else rows).append(number)
         epoch[partition] += self._draw(st.sampled_from([0, 0, 1, 3]))
         facts = {"gap": "retention:" + ",".join(missing)} if missing else {}
-        name = await written.world.file(partition, start, rows, epoch=epoch[partition], batched=True, changes=facts)
+        name = await written.world.file(
+            partition, start, rows, epoch=epoch[partition], batched=True, dropped=dropped, changes=facts
+        )
         written.names.setdefault(partition, []).append(name)
-        written.gaps += rows[-1] - start + 1 - len(rows)
+        written.gaps += number - start + 1 - len(steps)
         written.events += len(rows)
+        written.dropped += len(dropped)
         written.files += 1
-        position[partition] = rows[-1] + 1
+        position[partition] = number + 1
 
 
 @given(st.data())
@@ -84,12 +88,14 @@ async def test_a_chain_of_hosts_is_clean_and_one_file_taken_away_or_changed_is_m
     assert set(report.counts) <= {"Gap"}
     assert sum(partition.gap_events for partition in report.partitions) == written.gaps
     assert sum(partition.events for partition in report.partitions) == written.events
+    assert sum(partition.dropped_events for partition in report.partitions) == written.dropped
     assert report.batches.files == written.files
     names = [name for files in written.names.values() for name in files]
     if not names:
         return
     name = f"p/{data.draw(st.sampled_from(names))}"
-    kind = data.draw(st.sampled_from(["delete", "empty", "bytes", "first", "last", "count", "epoch", "rename"]))
+    facts = ["first", "last", "count", "dropped", "epoch"]
+    kind = data.draw(st.sampled_from(["delete", "empty", "bytes", "rename", *facts]))
     blobs = fake(written.world.files)
     blob = blobs.blobs[name]
     match kind:
@@ -105,7 +111,7 @@ async def test_a_chain_of_hosts_is_clean_and_one_file_taken_away_or_changed_is_m
             folder, start = name.removesuffix(".parquet").split("from=")
             blobs.blobs[f"{folder}from={int(start) + 1:020d}.parquet"] = blobs.blobs.pop(name)
         case _:
-            blob.metadata[kind] = str(int(blob.metadata[kind]) + (10**6 if kind == "epoch" else 1))
+            blob.metadata[kind] = str(int(blob.metadata.get(kind, 0)) + (10**6 if kind == "epoch" else 1))
     report = await written.world.audit(deep=True)
     assert report.exit_code == 2, (kind, report.counts)
 

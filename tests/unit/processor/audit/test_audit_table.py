@@ -1,5 +1,6 @@
 """The Delta table over the drained files: each file is in it once, or was removed from it."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from io import StringIO
 from typing import Any
@@ -105,6 +106,24 @@ async def test_what_other_programs_do_with_the_table_is_no_damage(kind: str) -> 
     report = await made.world.audit()
     assert (report.exit_code, report.counts["TableFilesRemoved"]) == (0, 1), report.findings
     assert report.table is not None and (report.table.files, report.table.rows) == (5, 46)
+
+
+@virtual
+async def test_files_whose_events_the_handler_dropped_need_no_bounds_or_are_not_in_the_table() -> None:
+    made = Table(World())
+    await made.world.begin(p0=0)
+    await made.world.file("0", 0, [2, 3], dropped=[0, 1, 4])
+    await made.world.file("0", 5, [], dropped=range(5, 9))
+    await made.world.file("0", 9, [], dropped=[9])
+    await made.world.lease("0", 9)
+    await made.begin()
+    tight = {"numRecords": 2, "minValues": {"sequence_number": 2}, "maxValues": {"sequence_number": 3}}
+    await made.commit(txn(8), await made.add(0, stats=json.dumps({"numRecords": 2})))
+    report = await made.world.audit(deep=True)
+    assert (report.exit_code, report.counts) == (0, {}), report.findings
+    for stats, counts in ((tight, {}), ({"numRecords": 5}, {"TableFileWrong": 1})):
+        await made.commit(await made.add(0, stats=json.dumps(stats), dataChange=False), operation="COMPUTE STATS")
+        assert (await made.world.audit()).counts == counts
 
 
 @virtual

@@ -130,6 +130,17 @@ def test_files_that_do_not_tell_their_times_leave_the_watermark_unknown() -> Non
     assert of_windows({"0": [old]}, NOON - HOUR) == {"0": [old]}
 
 
+def test_a_file_whose_events_the_handler_dropped_belongs_to_no_window() -> None:
+    empty = replace(slot(10, NOON, NOON, 19), count=0, dropped=10, enqueued=None)
+    late = slot(20, NOON + HOUR, NOON + HOUR)
+    assert without(LATER, [TEN, empty]) == NOON - HOUR
+    assert without(LATER, [empty]) == LATER
+    assert of_windows({"0": [TEN, empty]}, NOON) == {"0": [TEN]}
+    assert of_windows({"0": [empty, late]}, NOON + 2 * HOUR) == {"0": [empty, late]}
+    files = ledger(TEN, replace(empty, last_enqueued_time=NOON + HOUR))
+    assert files.newest == NOON + HOUR  # later events are not older than a dropped one
+
+
 # --- all partitions --------------------------------------------------------------------------------------------------
 
 

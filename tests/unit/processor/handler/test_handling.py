@@ -9,11 +9,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from random import Random
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.errors import Blocked
+from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor.handler.api import (
     Batch,
     CloseReason,
@@ -69,12 +71,29 @@ def poison(*numbers: int) -> Callable[[tuple[int, ...]], Exception | None]:
     return lambda given: ValueError("bad event") if set(numbers) & set(given) else None
 
 
+class Editor(Recorder):
+    """Drops some events, and marks the others."""
+
+    def __init__(
+        self, unwanted: set[int], fail: Callable[[tuple[int, ...]], Exception | None] = lambda _: None
+    ) -> None:
+        super().__init__(fail)
+        self.unwanted = unwanted
+
+    async def process_events(self, context: PartitionContext, batch: Batch) -> pa.Table:  # type: ignore[override]
+        await super().process_events(context, batch)
+        kept = [event for event in batch if event.sequence_number not in self.unwanted]
+        numbers = pa.array([event.sequence_number for event in kept], pa.int64())
+        return pa.table({"sequence_number": numbers, "body": [(event.body or b"") + b"!" for event in kept]})
+
+
 class Bench:
     """A partition handler with an instance of user code, and the container of its dead letters."""
 
-    def __init__(self, processor: EventProcessor, attempts: int = 3) -> None:
+    def __init__(self, processor: EventProcessor, attempts: int = 3, mode: HandlerMode = HandlerMode.PRECEDE) -> None:
         self.blobs = FakeBlobStore(lambda: 0.0)
         self.metrics = Metrics()
+        self.rows: EventBatch | None = None  # for the file, of the last batch
         self.stop = asyncio.Event()
         letters = DeadLetters(self.blobs, "drained", "p", "era", "shop:Shop")
         began = now()
@@ -87,6 +106,7 @@ class Bench:
                 self.metrics,
                 Random(1),
                 lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=now() - began),
+                mode,
             ),
         )
 
@@ -98,15 +118,16 @@ class Bench:
         return document
 
     async def process(self, batch: EventBatch) -> int:
-        return await self.handler.process(batch, self.stop)
+        done, self.rows = await self.handler.process(batch, self.stop)
+        return done
 
 
 def batch_of(*numbers: int, undecoded: Sequence[int] = ()) -> EventBatch:
     return batch_of_events(((number, b"body %d" % number) for number in numbers), undecoded)
 
 
-async def opened(processor: EventProcessor, attempts: int = 3) -> Bench:
-    bench = Bench(processor, attempts)
+async def opened(processor: EventProcessor, attempts: int = 3, mode: HandlerMode = HandlerMode.PRECEDE) -> Bench:
+    bench = Bench(processor, attempts, mode)
     await bench.handler.open(7, 10)
     return bench
 
@@ -231,6 +252,77 @@ def test_a_stop_leaves_a_prefix_that_is_done(count: int, data: st.DataObject) ->
         assert done == count or bench.stop.is_set()
 
     run()
+
+
+@given(st.integers(1, 30), st.data())
+def test_rows_of_all_calls_are_joined_in_order_without_dropped_events_and_dead_letters(
+    count: int, data: st.DataObject
+) -> None:
+    numbers = range(10, 10 + count)
+    some = st.sets(st.sampled_from(numbers))
+    bad, rejected, unwanted = data.draw(some), data.draw(some), data.draw(some)
+    undecoded = sorted(data.draw(some))
+    stop_at = data.draw(st.integers(1, 40))
+
+    @virtual
+    async def run() -> None:
+        calls = 0
+
+        def fail(given: tuple[int, ...]) -> Exception | None:
+            nonlocal calls
+            calls += 1
+            if calls == stop_at:
+                bench.stop.set()
+            if hit := rejected & set(given):
+                return RejectEvents(hit, "never")
+            return ValueError("bad event") if bad & set(given) else None
+
+        bench = await opened(Editor(unwanted, fail), 2, HandlerMode.TRANSFORM)
+        done = await bench.process(batch_of(*numbers, undecoded=undecoded))
+        kept = sorted(set(numbers[:done]) - bad - rejected - unwanted - set(undecoded))
+        assert bench.rows is not None
+        assert bench.rows.numbers.tolist() == kept
+        assert bench.rows.rows().bodies == [b"body %d!" % number for number in kept]
+        assert done == count or bench.stop.is_set()
+
+    run()
+
+
+@virtual
+async def test_rows_that_cannot_go_to_a_file_are_a_failure_and_no_event_is_lost() -> None:
+    class Wrong(Recorder):
+        async def process_events(self, context: PartitionContext, batch: Batch) -> pa.Table | None:  # type: ignore[override]
+            self.calls.append(batch.sequence_numbers)
+            return None if 11 in batch.sequence_numbers else pa.table({"sequence_number": [*batch.sequence_numbers]})
+
+    wrong = Wrong()
+    bench = await opened(wrong, 2, HandlerMode.TRANSFORM)
+    processing = asyncio.create_task(bench.process(batch_of(10, 11)))
+    await asyncio.sleep(0)
+    assert await processing == 2
+    assert wrong.calls == [(10, 11), (10, 11), (10,), (11,), (11,)]
+    assert bench.rows is not None
+    assert (bench.rows.numbers.tolist(), bench.letters()) == ([10], [11])
+    cause = bench.letter(11)["error"]
+    assert cause["type"] == "eventconsumer_processor.handler.rows.InvalidRows"  # type: ignore[index]
+    assert "returned None" in cause["message"]  # type: ignore[index]
+    assert b'handler_failures_total{error="InvalidRows",partition="0"} 4.0' in bench.metrics.text()
+
+
+@virtual
+async def test_a_plain_method_returns_rows_too_and_another_mode_refuses_them() -> None:
+    class Keeper:
+        def process_events(self, context: PartitionContext, batch: Batch) -> pa.Table:
+            return pa.table({"sequence_number": [*batch.sequence_numbers[1:]]})
+
+    bench = await opened(Keeper(), 1, HandlerMode.TRANSFORM)  # type: ignore[arg-type]
+    assert await bench.process(batch_of(10, 11, 12)) == 3
+    assert bench.rows is not None
+    assert bench.rows.numbers.tolist() == [11, 12]
+    bench = await opened(Keeper(), 1)  # type: ignore[arg-type]
+    assert await bench.process(batch_of(10)) == 1
+    assert (bench.rows, bench.letters()) == (None, [10])
+    assert "set it to Transform" in str(bench.letter(10)["error"])
 
 
 @virtual

@@ -21,6 +21,32 @@ def buffered(start: int, numbers: list[int], now: float = 0.0) -> Buffer:
     return buffer
 
 
+@given(st.sets(st.integers(0, 40), min_size=1), st.sets(st.integers(0, 40)), st.integers(-1, 45))
+def test_events_that_the_handler_dropped_are_counted_until_a_file_covers_them(
+    present: set[int], unwanted: set[int], adopted: int
+) -> None:
+    numbers = sorted(present)
+    buffer = Buffer()
+    for at in range(0, len(numbers), 3):
+        events = numbers[at : at + 3]
+        rows = batch_of((number, b"changed") for number in events if number not in unwanted)
+        buffer.add(batch_of((number, b"x") for number in events), 7.0, rows)
+    buffer.drop_through(adopted)
+    left = [number for number in numbers if number > adopted]
+    kept = [number for batch in buffer.batches for number in batch.numbers.tolist()]
+    assert kept == [number for number in left if number not in unwanted]
+    assert all(body == b"changed" for batch in buffer.batches for body in batch.rows().bodies)
+    assert (buffer.count, buffer.dropped) == (len(kept), len(left) - len(kept))
+    assert buffer.numbers.tolist() == left
+    assert buffer.size == sum(batch.size for batch in buffer.batches) + 8 * buffer.dropped
+    assert bool(buffer) == bool(left)
+    if left:
+        assert (buffer.first, buffer.last, buffer.since) == (left[0], left[-1], 7.0)
+        assert (buffer.end.sequence_number, buffer.end.offset) == (left[-1], str(left[-1] * 10))
+    buffer.clear()
+    assert (bool(buffer), buffer.size, buffer.dropped) == (False, 0, 0)
+
+
 @given(st.sets(st.integers(0, 40), min_size=1), st.integers(0, 45))
 def test_events_and_gaps_behind_an_adopted_file_are_kept(present: set[int], adopted: int) -> None:
     """A gap that is forgotten would make the next file claim events that it does not have."""

@@ -1,4 +1,4 @@
-"""A pump with user code, in virtual time: before the files and instead of them, stopped, fenced, without storage."""
+"""A pump with user code, in virtual time: before, in place of and without files, stopped, fenced, without storage."""
 
 import asyncio
 import json
@@ -6,6 +6,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor.handler.api import Batch, CloseReason, EventProcessor, PartitionContext
 from eventconsumer_processor.handler.deadletter import DeadLetters
 from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
@@ -21,18 +26,26 @@ INFO = HubInfo("shop.example", "orders", CREATED, ("0",))
 class Notes(EventProcessor):
     """Notes what all instances of a test are given; takes as long as it is told to."""
 
-    def __init__(self, log: list[Any], seconds: Callable[[], float], fail: Callable[[Batch], None]) -> None:
+    def __init__(
+        self,
+        log: list[Any],
+        seconds: Callable[[], float],
+        fail: Callable[[Batch], None],
+        edit: Callable[[Batch], pa.Table | None] = lambda _: None,
+    ) -> None:
         self.log = log
         self.seconds = seconds
         self.fail = fail
+        self.edit = edit
 
     async def open(self, context: PartitionContext) -> None:
         self.log.append(("open", context.epoch, context.next_sequence_number))
 
-    async def process_events(self, context: PartitionContext, batch: Batch) -> None:
+    async def process_events(self, context: PartitionContext, batch: Batch) -> pa.Table | None:
         await asyncio.sleep(self.seconds())
         self.fail(batch)
         self.log.append(batch.sequence_numbers)
+        return self.edit(batch)
 
     async def close(self, context: PartitionContext, reason: CloseReason) -> None:
         self.log.append(("close", reason))
@@ -41,23 +54,51 @@ class Notes(EventProcessor):
 class Shop(Stage):
     """A stage with user code."""
 
-    def __init__(self, mode: str = "Replace", **checkpoint: Any) -> None:
+    def __init__(self, mode: str = "Replace", roll: dict[str, int] | None = None, **checkpoint: Any) -> None:
         processing = CONFIG["processing"] | {"handler": "shop:Shop", "handlerMode": mode, "checkpoint": checkpoint}
-        super().__init__(overrides={"processing": processing})
+        super().__init__(overrides={"processing": processing} | ({"roll": roll} if roll else {}))
         self.log: list[Any] = []
         self.seconds = 0.0
         self.fail: Callable[[Batch], None] = lambda _: None
+        self.unwanted: set[int] = set()  # events that are dropped, in mode Transform
+        self.mark = b"!"  # appended to the body of the others
         letters = DeadLetters(self.sink, "drained", "p", "era", "shop:Shop")
         means = HandlerDependencies(
-            lambda: Notes(self.log, lambda: self.seconds, self.fail),
+            lambda: Notes(
+                self.log, lambda: self.seconds, self.fail, self.edited if mode == "Transform" else lambda _: None
+            ),
             letters,
             2,
             self.metrics,
             Random(1),
+            mode=HandlerMode(mode),
         )
         self.handler = lambda partition: PartitionHandler(
             PartitionIdentity(INFO.namespace, INFO.name, "$Default", partition, "host"), means
         )
+
+    def edited(self, batch: Batch) -> pa.Table:
+        """What the handler returns in mode Transform."""
+        kept = [event for event in batch if event.sequence_number not in self.unwanted]
+        numbers = pa.array([event.sequence_number for event in kept], pa.int64())
+        return pa.table({"sequence_number": numbers, "body": [(event.body or b"") + self.mark for event in kept]})
+
+    def slots(self) -> list[tuple[int, int, int, int]]:
+        """Start, last, count and dropped of each slot, which account for all events."""
+        self.files()
+        found = []
+        for name, blob in sorted(self.sink.blobs.items()):
+            if "/from=" in name:
+                start = int(name.split("from=")[1].split(".")[0])
+                last, count, dropped = (int(blob.metadata.get(key, 0)) for key in ("last", "count", "dropped"))
+                assert last + 1 - start == count + dropped
+                found.append((start, last, count, dropped))
+        return found
+
+    def contents(self) -> list[bytes]:
+        """All bodies in files."""
+        blobs = [blob for name, blob in sorted(self.sink.blobs.items()) if "/from=" in name]
+        return [body for blob in blobs for body in pq.read_table(pa.BufferReader(blob.data))["body"].to_pylist()]
 
     def handled(self) -> list[int]:
         """Sequence numbers of successful calls, in order."""
@@ -67,6 +108,9 @@ class Shop(Stage):
         """What the lease blob says."""
         body = json.loads(self.leases.blobs["$Default/0"].data)
         return int(body["sequenceNumber"]) if body.get("offset") else None
+
+
+LONG = {"maxBytes": 1_000_000, "maxSeconds": 300, "maxEvents": 1000}
 
 
 def bodies(count: int) -> list[bytes]:
@@ -107,6 +151,87 @@ async def test_precede_a_stop_in_the_middle_commits_what_is_done_and_the_next_pu
     await eventually(lambda: len(shop.rows()) == 10)
     await again.stop()
     assert shop.rows() == shop.handled() == list(range(10))
+
+
+@virtual
+async def test_transform_rows_are_in_the_files_and_dropped_events_are_counted() -> None:
+    shop = Shop("Transform")
+    shop.unwanted = {0, 4, 5, 24, *range(30, 60)}
+    shop.partition.add(*bodies(25))
+    running = await shop.pump()
+    await eventually(lambda: shop.checkpoint() == 24)
+    kept = [number for number in range(25) if number not in shop.unwanted]
+    assert (shop.rows(), shop.contents()) == (kept, [b"x!"] * 21)
+    assert sum(dropped for *_, dropped in shop.slots()) == 4
+    shop.partition.add(*bodies(5))
+    await eventually(lambda: shop.checkpoint() == 29)
+    shop.partition.add(*bodies(30))  # all of them are dropped
+    await eventually(lambda: shop.checkpoint() == 59)
+    assert shop.rows() == [*kept, *range(25, 30)]
+    assert sum(dropped for *_, dropped in shop.slots()) == 34
+    assert shop.slots()[-1] == (30, 59, 0, 30)
+    assert b'eventconsumer_handler_dropped_events_total{partition="0"} 34.0' in shop.metrics.text()
+    assert b'eventconsumer_events_total{partition="0"} 26.0' in shop.metrics.text()
+    await running.stop()
+    shop.partition.add(*bodies(3))  # a link begins with event 59 again, which no file has
+    again = await shop.pump("host-b")
+    await eventually(lambda: shop.checkpoint() == 62)
+    assert again.pump.problems() == []
+    assert shop.handled() == list(range(63))
+    await again.stop()
+
+
+@virtual
+async def test_transform_what_was_handled_but_not_committed_is_handled_again_and_only_the_file_counts() -> None:
+    shop = Shop("Transform", LONG)
+    shop.unwanted, shop.mark = {1, 2}, b" by the first"
+    shop.partition.add(*bodies(6))
+    first = await shop.pump()
+    await eventually(lambda: shop.handled() == list(range(6)))
+    await first.kill()
+    assert shop.slots() == []
+    shop.unwanted, shop.mark = {5}, b" by the second"
+    second = await shop.pump("host-b")
+    await eventually(lambda: shop.handled() == [*range(6), *range(6)])
+    await second.stop()
+    assert shop.slots() == [(0, 5, 5, 1)]
+    assert (shop.rows(), shop.contents()) == (list(range(5)), [b"x by the second"] * 5)
+
+
+@pytest.mark.parametrize("applied", [False, True])
+@virtual
+async def test_transform_a_commit_without_an_answer_happens_once(applied: bool) -> None:
+    shop = Shop("Transform")
+    shop.unwanted = set(range(0, 30, 3))
+    running = await shop.pump()
+    await eventually(lambda: running.pump.report().next_sequence_number == 0)
+    shop.sink.faults += [Fault("put", applied), Fault("put")]
+    shop.partition.add(*bodies(30))
+    await eventually(lambda: shop.checkpoint() == 29)
+    assert shop.rows() == [number for number in range(30) if number % 3]
+    assert sum(dropped for *_, dropped in shop.slots()) == 10
+    await running.stop()
+
+
+@pytest.mark.parametrize("last", [0, 4, 7, 8, 9, 12])
+@virtual
+async def test_transform_a_file_counts_no_dropped_event_that_an_adopted_file_covers(last: int) -> None:
+    shop = Shop("Transform", LONG)
+    shop.unwanted = {0, 3, 5, 8, 9}
+    running = await shop.pump()
+    await eventually(lambda: running.pump.report().next_sequence_number == 0)
+    shop.partition.add(*bodies(10))
+    await eventually(lambda: len(shop.handled()) == 10)
+    shop.partition.add(*bodies(3))
+    theirs = pa.BufferOutputStream()
+    pq.write_table(pa.table({"sequence_number": range(last + 1), "body": [b"theirs"] * (last + 1)}), theirs)
+    facts = {"first": "0", "last": str(last), "count": str(last + 1), "epoch": "1", "nonce": "n", "last_offset": "0"}
+    facts |= {"last_enqueued_time": "2026-01-01T00:00:00+00:00", "sha256": ""}
+    await shop.sink.put("p/inc=era/partition=0/from=00000000000000000000.parquet", theirs.getvalue(), metadata=facts)
+    await eventually(lambda: len(shop.handled()) == 13)
+    await running.stop()
+    assert [start for start, *_ in shop.slots()] == [0, *([last + 1] if last < 12 else [])]
+    assert shop.rows() == [*range(last + 1), *(number for number in range(last + 1, 13) if number not in shop.unwanted)]
 
 
 @virtual

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -58,14 +58,18 @@ class Table:
     def chain(self, partition: str) -> Chain:
         return Chain(self.store, "p", "era", partition)
 
-    async def write(self, partition: str, events: int) -> None:
-        """Write the next file of a partition."""
+    async def write(self, partition: str, events: int, dropped: Container[int] = ()) -> None:
+        """Write the next file of a partition, without some events."""
         start = self.ends[partition]
         if start == 0:
             await self.chain(partition).begin(0)
-        times = EnqueuedRange(NOON + timedelta(seconds=start), NOON + timedelta(seconds=start + events))
+        rows = [number for number in range(start, start + events) if number not in dropped]
+        times = (
+            EnqueuedRange(NOON + timedelta(seconds=rows[0]), NOON + timedelta(seconds=rows[-1] + 1)) if rows else None
+        )
         file = replace(draft(start, start + events - 1, f"{partition}-{start}"), enqueued=times)
-        await self.chain(partition).put(file, _rows(partition, range(start, start + events)))
+        file = replace(file, count=len(rows), dropped=events - len(rows))
+        await self.chain(partition).put(file, _rows(partition, rows))
         self.ends[partition] = start + events
 
     def committer(self, versions: int = 1000, **options: Any) -> Committer:
@@ -114,7 +118,7 @@ async def _here(work: Callable[..., Any], *arguments: Any) -> Any:
     return work(*arguments)
 
 
-def _rows(partition: str, numbers: range) -> bytes:
+def _rows(partition: str, numbers: Sequence[int]) -> bytes:
     columns: dict[str, Any] = {
         "sequence_number": list(numbers),
         "enqueued_time": [NOON + timedelta(seconds=number) for number in numbers],
@@ -168,6 +172,27 @@ async def test_delta_rs_reads_each_event_once_and_skips_files_by_their_statistic
         (3, 6, 4),
     }
     assert {fact["max.enqueued_time"] for fact in facts} == {NOON + timedelta(seconds=second) for second in (3, 7)}
+
+
+async def test_bounds_are_never_wider_than_the_rows_and_a_file_without_rows_is_passed_over(tmp_path: Path) -> None:
+    """Some readers take the least and the greatest value of a column from the statistics."""
+    table = Table()
+    await table.write("0", 3, dropped={0, 2})
+    await table.write("0", 2, dropped={3, 4})
+    await table.write("0", 2)
+    committer = table.committer()
+    await committer.advance(PARTITIONS)
+    report = committer.report
+    assert report is not None
+    assert (report.files, report.events, report.pending_files) == (3, 3, 0)
+    root = _dumped(table.store, tmp_path)
+    assert sorted(_read(root)["sequence_number"].to_pylist()) == [1, 5, 6]
+    facts = pa.table(DeltaTable(str(root)).get_add_actions(flatten=True)).to_pylist()
+    assert {(fact["min.sequence_number"], fact["max.sequence_number"], fact["num_records"]) for fact in facts} == {
+        (None, None, 1),
+        (5, 6, 2),
+    }
+    assert {fact["min.enqueued_time"] for fact in facts} == {NOON + timedelta(seconds=second) for second in (1, 5)}
 
 
 async def test_a_pruned_file_is_passed_over() -> None:

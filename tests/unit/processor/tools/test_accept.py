@@ -1,5 +1,6 @@
 """`hub accept`: files and hub part at some event, and the chain goes on behind it in a new segment."""
 
+import asyncio
 import io
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,9 +12,11 @@ import pytest
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.identity.segments import current, list_segments
 from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.tools.accept import Accepting, Ends
 from eventconsumer_storage.errors import Conflict, Damaged
 from tests.support.fakes.virtual import virtual
@@ -98,6 +101,48 @@ async def test_the_new_segment_starts_behind_the_last_common_event(files: dict[s
     assert stage.contents(stage.segments[0]) == bodies(0, 24)
     assert stage.contents(stage.segments[1]) == bodies(25 - lost, 60, "new")
     assert not running.pump.problems()
+
+
+class Dropping:
+    """A handler that drops events, as `Handling`."""
+
+    def __init__(self, unwanted: set[int]) -> None:
+        self._unwanted = unwanted
+
+    def problems(self) -> list[Problem]:
+        return []
+
+    async def open(self, epoch: int, position: int) -> None:
+        pass
+
+    async def process(self, batch: EventBatch, stop: asyncio.Event) -> tuple[int, EventBatch | None]:
+        numbers = batch.numbers.tolist()
+        return len(batch), batch.take([at for at, number in enumerate(numbers) if number not in self._unwanted])
+
+    async def close(self, *, lost: bool) -> None:
+        pass
+
+
+@pytest.mark.parametrize("files", FORMATS, ids=["Parquet", "Avro", "Capture"])
+@pytest.mark.parametrize(("dropped", "common"), [({3, 17, 22}, 19), ({18, 19, 20}, 17), ({24}, 19), ({*range(25)}, -1)])
+@virtual
+async def test_events_that_the_handler_dropped_are_not_compared(
+    files: dict[str, str], dropped: set[int], common: int
+) -> None:
+    """Whether a dropped event in front of the first different one is still the same, nobody knows: it is read again."""
+    stage = world(files)
+    stage.handler = lambda _: Dropping(dropped)
+    await (await stage.drained(25)).stop()
+    stage.partition.forget_last(5)
+    stage.partition.add(*bodies(20, 29, "new"))
+    end = await accepted(stage)
+    assert (end.diverged, end.common, end.start) == (True, common, common + 1)
+    running = await stage.pump("host-b")
+    await eventually(lambda: running.pump.report().next_sequence_number == 30)
+    await running.stop()
+    assert stage.contents(stage.segments[0]) == [f"old {n}".encode() for n in range(25) if n not in dropped]
+    new = [*bodies(0, 19), *bodies(20, 29, "new")]
+    assert stage.contents(stage.segments[1]) == [new[n] for n in range(common + 1, 30) if n not in dropped]
 
 
 @pytest.mark.parametrize("count", [0, 5, 40])

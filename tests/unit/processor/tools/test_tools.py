@@ -126,7 +126,7 @@ def test_partitions_are_in_the_order_of_their_numbers() -> None:
 
 def row(number: int, *, minute: int, partition: str = "0", **changes: int) -> FileRow:
     """A file of ten events."""
-    facts = {"events": 10, "bytes": 100, "epoch": 1} | changes
+    facts = {"events": 10, "dropped": 2, "bytes": 100, "epoch": 1} | changes
     when = NOW + timedelta(minutes=minute)
     return FileRow(
         partition=partition,
@@ -148,6 +148,7 @@ def test_the_newest_files_are_kept_and_all_are_counted(made: list[tuple[int, str
     ordered = sorted(rows, key=lambda one: (one.modified, one.partition, one.last_sequence_number))
     assert found == (ordered[-limit:] if limit else ordered)
     assert (newest.totals.files, newest.totals.events) == (len(rows), 10 * len(rows))
+    assert newest.totals.dropped == 2 * len(rows)
 
 
 def test_totals_of_the_lag_are_unknown_where_a_partition_is() -> None:
