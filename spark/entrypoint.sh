@@ -8,7 +8,7 @@
 # In cluster mode the properties file has all properties except spark.driver.bindAddress (SPARK_DRIVER_BIND_ADDRESS) and
 # ALWAYS.
 # In client mode the driver expects POD_NAME, POD_IP and POD_NAMESPACE (downward API), and the template of the executors in
-# /etc/eventconsumer/executor/pod.json (also from the downward API: the operator writes it), and sets itself:
+# /etc/eventconsumer/executor/pod.json (an annotation that the operator writes), and sets itself:
 #   spark.master, spark.submit.deployMode, spark.kubernetes.{namespace,driver.pod.name}, spark.driver.{host,bindAddress,port},
 #   spark.driver.blockManager.port, spark.kubernetes.authenticate.{caCertFile,oauthTokenFile},
 #   spark.kubernetes.executor.{podTemplateFile,podTemplateContainerName,disableConfigMap},
