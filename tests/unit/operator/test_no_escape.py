@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from eventconsumer_api import labels
@@ -53,6 +53,12 @@ CONF_NAMES = st.sampled_from(["spark.sql.shuffle.partitions", "spark.memory.frac
         "spark.kubernetes.driver.podTemplateFile", "spark.hadoop.fs.azure.account.key.x", "spark.executorEnv.A",
     ]
 )  # fmt: skip
+VOLUMES = st.builds(  # exactly one source, as a rule of the CRD says
+    lambda folder, name, kind: {"mountPath": folder + name, kind: {"secretName" if kind == "secret" else "name": name}},
+    st.sampled_from(["/config/", "/secrets/", "/mnt/"]),
+    st.from_regex(r"[a-z0-9]{1,9}", fullmatch=True),
+    st.sampled_from(["configMap", "secret"]),
+)
 DESTINATIONS = st.builds(lambda cidr: {"ipBlock": {"cidr": cidr}}, st.sampled_from(["10.1.0.0/16", "10.1.2.3/32"]))
 ANY = specs(
     {
@@ -91,6 +97,7 @@ ANY = specs(
                 "envFrom[].prefix": st.sampled_from([*["APP_", "DB_"] * 4, "LD_", "HTTP_"]),
             }.items()
         },
+        "spec.processing.volumes[]": VOLUMES,
         "spec.processing.egress[].to[]": DESTINATIONS,
         "spec.processing.bufferBytes": st.integers(2**24, 2**28),
         "spec.pods.resources.requests.*": st.sampled_from(["100m", "1", "64Mi"]),
@@ -310,6 +317,21 @@ def check_driver(container: dict[str, Any]) -> None:
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(spec=ANY)
 def test_no_spec_gives_a_pod_that_may_do_more(spec: dict[str, Any]) -> None:
+    check_plan(spec)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(spec=ANY)
+@example(spec={"processing": {"env": [{"name": "PYTHONPATH", "value": "/config/mine"}]}})
+@example(spec={"processing": {"envFrom": [{"prefix": "LD_", "configMapRef": {"name": "mine"}}]}})
+@example(spec={"processing": {"volumes": [{"mountPath": "/mnt/a"}]}})
+def test_no_inputs_of_a_handler_give_a_pod_that_may_do_more(spec: dict[str, Any]) -> None:
+    """The same with a handler each time, which few of the specs have."""
+    given = {name: value for name, value in spec.get("processing", {}).items() if name in {"env", "envFrom", "volumes"}}
+    check_plan(SPEC | {"processing": {"handler": "shop:Shop"} | given})
+
+
+def check_plan(spec: dict[str, Any]) -> None:
     plan = planned(spec)
     if plan is None:
         return

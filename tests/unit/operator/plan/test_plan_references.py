@@ -95,3 +95,19 @@ def test_config_maps_have_one_of_the_allowed_prefixes_and_are_none_of_hosts(fiel
     assert "administrator to extend configMapNamePrefixes" in str(error)
     error = refusal(of("payments-host"), SETTINGS)
     assert error is not None and "payments-host has the name of a ConfigMap of hosts: use" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("field", "item", "message"),
+    [
+        ("env", {"name": "LD_PRELOAD", "value": "/mnt/a/x.so"}, "LD_PRELOAD is reserved for the programs of the pod"),
+        ("envFrom", {"prefix": "PYTHON_", "configMapRef": {"name": "a"}}, "with the prefix PYTHON_ a key could give"),
+        ("volumes", {"mountPath": "/mnt/a"}, "/mnt/a: set exactly one of configMap and secret"),
+    ],
+)
+def test_the_operator_refuses_what_a_schema_of_another_version_lets_through(
+    field: str, item: dict[str, Any], message: str
+) -> None:
+    error = refusal(SPEC | {"processing": {"handler": "shop:Shop", field: [item]}}, SETTINGS)
+    assert error is not None and error.field == f"spec.processing.{field}"
+    assert message in str(error)
