@@ -24,7 +24,14 @@ from eventconsumer_api.identity import HubSegment
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor.batch.leader import Leader
 from eventconsumer_processor.batch.measure import eras_of
-from eventconsumer_processor.handler.api import Batch, EventProcessor, PartitionContext, RejectEvents, TryAgain
+from eventconsumer_processor.handler.api import (
+    Batch,
+    CloseReason,
+    EventProcessor,
+    PartitionContext,
+    RejectEvents,
+    TryAgain,
+)
 from eventconsumer_processor.handler.deadletter import DeadLetters
 from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
 from eventconsumer_processor.identity.records import (
@@ -81,12 +88,21 @@ def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, st
 
 
 class Editing(EventProcessor):
-    """Keeps most events, each with another body, drops the others, and fails now and then; it takes its time."""
+    """Keeps most events, each with another body, drops the others, and fails now and then; it takes its time.
+
+    Its methods are `async def`: a thread would run in real time.
+    """
 
     def __init__(self, host: str, history: History, rng: Random) -> None:
         self._host = host
         self._history = history
         self._rng = rng
+
+    async def open(self, context: PartitionContext) -> None:
+        """See `EventProcessor`."""
+
+    async def close(self, context: PartitionContext, reason: CloseReason) -> None:
+        """See `EventProcessor`."""
 
     async def process_events(self, context: PartitionContext, batch: Batch) -> pa.Table:
         """See `EventProcessor`."""
