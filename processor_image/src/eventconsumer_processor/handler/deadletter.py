@@ -6,7 +6,8 @@ its body, and the error type `Undecoded`.
     <prefix>/_deadletters/inc=<incarnation>/partition=<p>/seq=<20 digits>.json
 
 A dead letter is written once: if another host already wrote the letter of an event, it is kept. Only users and their
-tools read or remove dead letters. Where a consumer writes files, they contain the event too.
+tools read or remove dead letters. Where a consumer writes files, they contain the event too, unless the handler
+transforms events.
 """
 
 import base64
