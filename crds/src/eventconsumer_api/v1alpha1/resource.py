@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from eventconsumer_api.model import Model, rules
+from eventconsumer_api.scalars import NUMBER_MAX
 from eventconsumer_api.spark import Spark
 from eventconsumer_api.v1alpha1.event_hub import EventHub
 from eventconsumer_api.v1alpha1.leases import LeaseStore
@@ -69,6 +70,13 @@ class EventConsumerSpec(Model):
     pods: Pods = Field(default=Pods(), description="Settings of the host pods.")
     suspend: bool = Field(
         default=False, description="Stop hosts and start no Spark application; leases and files are kept."
+    )
+    acknowledged_gap_events: int = Field(
+        default=0,
+        ge=0,
+        le=NUMBER_MAX,
+        description="Number of lost events that a user has seen: status.drained.gapEvents. While it is exactly that "
+        "number, condition DataGap is false.",
     )
     replay: Replay | None = Field(
         default=None, description="Read retained events again, into separate files, while the hosts keep running."
