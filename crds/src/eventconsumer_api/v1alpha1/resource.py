@@ -56,7 +56,9 @@ class EventConsumerSpec(Model):
     event_hub: EventHub = Field(description="The Event Hub to drain.")
     lease_store: LeaseStore = Field(description="Partition leases and checkpoints.")
     starting_position: StartingPosition = Field(
-        default=StartingPosition(), description="Starting position of a partition without a checkpoint."
+        default=StartingPosition(),
+        description="Starting position of a partition that has no checkpoint when a host opens it for the first time. "
+        "It is decided once: a change applies only to partitions that no host has opened yet.",
     )
     processing: Processing = Field(default=Processing(), description="Settings of receiving.")
     scaling: Scaling = Field(default=Scaling(), description="Number of hosts.")
