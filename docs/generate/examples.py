@@ -155,6 +155,8 @@ SITUATIONS: tuple[Facts, ...] = (
     _facts(dead_letters=(HostProblem(Reason.DEAD_LETTERS, "spec.processing.handler", "3 events are dead letters"),)),
     _facts(lost=LostEvents(5, (("3", "17-20,22-22"),))),
     _facts(lost=LostEvents(5)),
+    _facts(lost=LostEvents(5, None, acknowledged=3)),
+    _facts(lost=LostEvents(5, acknowledged=5)),
     _facts(errors=(SpecError("spec.processing.image", "example/handler:1 is not allowed"),)),
     _facts(errors=(DependencyNotReady("statefulset/orders-host is being deleted", 2.0),)),
     _facts(problems=(PROBLEM,)),

@@ -19,6 +19,7 @@ from eventconsumer_cli.commands import (
     checkpoint,
     doctor,
     files,
+    gap,
     hosts,
     hub,
     init,
@@ -94,6 +95,7 @@ add(app, "init", init.init, panel=START)
 add(app, "migrate", migrate.migrate, panel=START)
 add(app, "adopt", adopt.adopt, panel=START)
 app.add_typer(checkpoint.group, name="checkpoint", rich_help_panel=STEER)
+app.add_typer(gap.group, name="gap", rich_help_panel=STEER)
 app.add_typer(hub.group, name="hub", rich_help_panel=STEER)
 
 

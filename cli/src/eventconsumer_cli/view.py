@@ -159,6 +159,16 @@ class Look:
         return drained.files, drained.events, drained.bytes, drained.last_file_time
 
     @property
+    def gap_events(self) -> int:
+        """Events that expired before they were written to a file."""
+        return (self.hosts.fleet or self.status.drained).gap_events
+
+    @property
+    def acknowledged_gap_events(self) -> int:
+        """spec.acknowledgedGapEvents."""
+        return int(self.consumer.get("spec", {}).get("acknowledgedGapEvents", 0))
+
+    @property
     def complete(self) -> datetime | None:
         """All events that were enqueued before are in files; None: not known."""
         fleet = self.hosts.fleet

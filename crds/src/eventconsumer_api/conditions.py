@@ -28,6 +28,7 @@ class Reason(StrEnum):
     SCALED_TO_ZERO = "ScaledToZero"  # spec.scaling.replicas is 0, or left out, in mode Fixed
     DISABLED = "Disabled"  # the feature is not enabled in the spec
     IDLE = "Idle"  # no events, files or batches are pending
+    GAP_ACKNOWLEDGED = "GapAcknowledged"  # spec.acknowledgedGapEvents is the number of lost events
     NO_REPORT = "NoReport"  # no host has reported yet
     # Problems that hosts report, each with the field to change.
     SPEC_INVALID = "SpecInvalid"  # the resource does not fit the schema

@@ -14,7 +14,12 @@ Severity = Literal["ok", "notice", "problem"]
 ABNORMAL_TRUE = frozenset({ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.DATA_GAP})
 """Types that report a problem when True; the others report a problem when False."""
 
-AS_WANTED = frozenset({Reason.AVAILABLE, Reason.IDLE, Reason.DISABLED, Reason.SUSPENDED, Reason.SCALED_TO_ZERO})
+AS_WANTED = frozenset(
+    {
+        Reason.AVAILABLE, Reason.IDLE, Reason.DISABLED, Reason.SUSPENDED, Reason.SCALED_TO_ZERO,
+        Reason.GAP_ACKNOWLEDGED,
+    }
+)  # fmt: skip
 """Reasons that require no action, whatever the status."""
 
 _UNDER_WAY = frozenset({Reason.PROGRESSING, Reason.NO_REPORT, Reason.SPARK_RETRYING})
@@ -43,7 +48,7 @@ REMEDIES: dict[Reason, str] = {
     Reason.HUB_DIVERGED: "No action if the hub is restored. Otherwise suspend, then kubectl eventconsumer hub accept.",
     Reason.LEASE_STORE_IN_USE: "Remove spec.leaseStore.prefix, or set a prefix that no other program uses.",
     Reason.CHAIN_IN_USE: "Give one of the two EventConsumers another spec.sink.prefix, or delete one of them.",
-    Reason.DATA_GAP: "Raise the hub's retention, or the number of hosts: lost events cannot be restored.",
+    Reason.DATA_GAP: "Raise the hub's retention, or the number of hosts; then set spec.acknowledgedGapEvents.",
     Reason.FENCED: "Stop the other reader, or use one consumer group for each program.",
     Reason.CHECKPOINT_INVALID: "Correct or delete the lease blob, as the message says: it is rebuilt from the files.",
     Reason.POSITION_INVALID: "Set a starting position that exists in the hub, or use type Latest.",
@@ -67,6 +72,7 @@ _PODS = "kubectl describe pods -n {namespace} -l eventconsumer.io/consumer={name
 _LOGS = "kubectl eventconsumer logs {name} -n {namespace}"
 _BATCHES = "kubectl eventconsumer batches {name} -n {namespace} shows the batches and their attempts"
 _AUDIT = "kubectl eventconsumer audit {name} -n {namespace} lists the lost events, and checks all files"
+_GAP = "kubectl eventconsumer gap show {name} -n {namespace} shows the lost events; gap ack acknowledges them"
 _HOSTS = "kubectl eventconsumer hosts {name} -n {namespace} shows the state of each host"
 
 COMMANDS: dict[Reason, str] = {
@@ -92,7 +98,7 @@ COMMANDS: dict[Reason, str] = {
     Reason.HUB_DIVERGED: "kubectl eventconsumer hub accept {name} -n {namespace}, after the consumer is suspended",
     Reason.LEASE_STORE_IN_USE: _CHECK,
     Reason.CHAIN_IN_USE: "kubectl eventconsumer doctor -n {namespace} names EventConsumers that share storage",
-    Reason.DATA_GAP: _AUDIT,
+    Reason.DATA_GAP: _GAP,
     Reason.FENCED: "kubectl eventconsumer leases {name} -n {namespace} shows the owners of the partitions",
     Reason.CHECKPOINT_INVALID: "kubectl eventconsumer checkpoint show {name} -n {namespace}",
     Reason.POSITION_INVALID: _EDIT,

@@ -4,6 +4,11 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+# The API server compares bounds as doubles, and one that rounds to 2**63 overflows there, so that every number is
+# refused. This is the greatest double below it.
+NUMBER_MAX = 2**63 - 1024
+"""The greatest number in the spec."""
+
 
 def _number_as_text(value: object) -> object:
     """YAML parses `cpu: 2` as a number; as in Kubernetes, a quantity may be a number."""

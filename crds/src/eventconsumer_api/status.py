@@ -95,6 +95,9 @@ class DrainedStatus(ShownReport):
     events: Count = Field(default=0, description="Number of events in the files.")
     bytes: Count = Field(default=0, description="Total size, bytes.")
     last_file_time: datetime | None = Field(default=None, description="Time of the last commit of a file.")
+    gap_events: Count = Field(
+        default=0, description="Lost events: they expired in the Event Hub before they were written."
+    )
     watermark: datetime | None = Field(
         default=None,
         description="All events that were enqueued before this time are in files, of every partition. Absent: unknown.",

@@ -40,7 +40,7 @@ def test_status_of_one_names_the_remedy_and_the_next_command(shell: Shell) -> No
     for text in (
         "Secret orders-storage has no key connectionString",
         "kubectl eventconsumer doctor orders -n shop",
-        "kubectl eventconsumer audit orders -n shop",
+        "kubectl eventconsumer gap show orders -n shop",
         "4 of 4 are read",
         "1,000,100 events",  # the hosts know more than the status
     ):

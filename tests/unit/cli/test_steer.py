@@ -58,6 +58,57 @@ def test_a_git_operator_is_named(shell: Shell) -> None:
     assert "argocd-controller manages this resource" in shell.run(cluster, "suspend").err
 
 
+def lossy(events: int, acknowledged: int = 0) -> FakeCluster:
+    """A consumer that lost events of partition 3."""
+    cluster = shop()
+    made = consumer(drained={"files": 20, "gapEvents": 4})  # older than what the leading host says
+    made["spec"]["acknowledgedGapEvents"] = acknowledged
+    made["metadata"]["managedFields"] = [{"manager": "argocd-controller", "fieldsV1": {"f:spec": {}}}]
+    cluster.put(EVENT_CONSUMER, made)
+    told = fleet({"3": "orders-host-1"}, gap_events=events, gaps={"3": "17-20,22-22"} if events else {})
+    cluster.reports = {"orders-host-0": report("orders-host-0", "0", fleet=told)}
+    return cluster
+
+
+def test_lost_events_are_shown(shell: Shell) -> None:
+    seen = shell.run(lossy(1005, 4), "gap", "show", "orders")
+    assert seen.code == 0 and "orders: 1,005 events were lost, spec.acknowledgedGapEvents is 4" in seen.out
+    assert seen.out.splitlines()[-1].split() == ["3", "17-20,22-22"]
+    assert "kubectl eventconsumer files orders -n shop --gaps" in seen.err
+    assert "all are acknowledged" in shell.run(lossy(5, 5), "gap", "show").out
+    assert shell.run(lossy(5, 4), "gap", "show", "-o", "json").json == {
+        "gapEvents": 5, "acknowledgedGapEvents": 4, "newest": {"3": "17-20,22-22"},
+    }  # fmt: skip
+    silent = lossy(5)
+    silent.reports = {}
+    assert "4 events were lost" in shell.run(silent, "gap", "show").out
+    assert shell.run(lossy(0), "gap", "show").out == "orders: no event expired before it was read\n"
+
+
+def test_lost_events_are_acknowledged_after_a_question(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, questions = lossy(5, 4), []
+    seen = shell.run(cluster, "gap", "ack", "orders")
+    assert (seen.code, seen.out) == (2, "") and "or set spec.acknowledgedGapEvents: 5" in seen.err
+    assert spec_of(cluster)["acknowledgedGapEvents"] == 4
+    monkeypatch.setattr("eventconsumer_cli.output.Output.confirm", lambda _, text: bool(questions.append(text)) or True)
+    seen = shell.run(cluster, "gap", "ack", "orders")
+    assert seen.out == "5 lost events of orders acknowledged: spec.acknowledgedGapEvents is 5\n"
+    assert "5 events were lost" in seen.err and "17-20,22-22" in seen.err, "they are shown before the question"
+    assert questions == ["Acknowledge 5 lost events of orders?"]
+    assert "argocd-controller manages this resource and may reset spec.acknowledgedGapEvents" in seen.err
+    assert spec_of(cluster)["acknowledgedGapEvents"] == 5
+    seen = shell.run(cluster, "gap", "ack")
+    assert seen.out == "the 5 lost events of orders are already acknowledged\n" and "argocd" not in seen.err
+    assert len(questions) == 1
+
+
+def test_an_acknowledgement_without_a_question(shell: Shell) -> None:
+    cluster = lossy(5)
+    assert shell.run(cluster, "gap", "ack", "--yes", "-o", "json").json["spec"]["acknowledgedGapEvents"] == 5
+    nothing = shell.run(lossy(0), "gap", "ack", "--yes")
+    assert nothing.code == 3 and "no lost events to acknowledge" in nothing.err
+
+
 def test_a_missing_right_to_patch_is_named(shell: Shell) -> None:
     cluster = shop()
     cluster.forbidden = {"eventconsumers patch"}

@@ -41,7 +41,6 @@ def resume(session: Session, name: ConsumerName = None, wait: Wait = False, time
 
 def _set(session: Session, consumer: Manifest, *, suspended: bool) -> Manifest:
     before = bool(consumer["spec"].get("suspend"))
-    manager = next((each for each in managers(consumer) if each.startswith(_WATCHED_MANAGERS)), "")
     if before is not suspended:
         change = {"spec": {"suspend": suspended}}
         consumer = session.cluster.merge(EVENT_CONSUMER, namespace_of(consumer), name_of(consumer), change)
@@ -49,15 +48,17 @@ def _set(session: Session, consumer: Manifest, *, suspended: bool) -> Manifest:
     already = "is not suspended" if not suspended else "is already suspended"
     text = f"{name_of(consumer)} {already if before is suspended else word}"
     session.out.show(consumer, lambda: [text], names([consumer]))
-    if manager and before is not suspended:
-        session.out.note(f"{manager} manages this resource and may reset spec.suspend: change it there too", WARN)
+    if before is not suspended:
+        note_manager(session, consumer, "spec.suspend")
     return consumer
 
 
-def managers(consumer: Manifest) -> list[str]:
-    """The manager of fields of the spec, from metadata.managedFields."""
+def note_manager(session: Session, consumer: Manifest, field: str) -> None:
+    """Say which GitOps operator manages the spec, by metadata.managedFields, after a field of it was changed."""
     entries = consumer["metadata"].get("managedFields", [])
-    return sorted({str(each.get("manager", "")) for each in entries if "f:spec" in each.get("fieldsV1", {})})
+    managers = sorted({str(each.get("manager", "")) for each in entries if "f:spec" in each.get("fieldsV1", {})})
+    if manager := next((each for each in managers if each.startswith(_WATCHED_MANAGERS)), ""):
+        session.out.note(f"{manager} manages this resource and may reset {field}: change it there too", WARN)
 
 
 def _wait(session: Session, consumer: Manifest, timeout: int, *, suspended: bool) -> None:

@@ -6,10 +6,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field
 
 from eventconsumer_api.model import Model, rules
-
-# The API server compares bounds as doubles, and one that rounds to 2**63 overflows there, so that every number is
-# refused. This is the greatest double below it.
-_MOST = 2**63 - 1024
+from eventconsumer_api.scalars import NUMBER_MAX
 
 
 class PositionType(StrEnum):
@@ -49,7 +46,7 @@ class Position(Model):
         default=None, min_length=1, max_length=64, description="Start after the event with this offset."
     )
     sequence_number: int | None = Field(
-        default=None, ge=0, le=_MOST, description="Start at the event with this sequence number."
+        default=None, ge=0, le=NUMBER_MAX, description="Start at the event with this sequence number."
     )
 
 

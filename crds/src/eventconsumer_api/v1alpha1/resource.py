@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from eventconsumer_api.model import Model, rules
+from eventconsumer_api.scalars import NUMBER_MAX
 from eventconsumer_api.spark import Spark
 from eventconsumer_api.v1alpha1.event_hub import EventHub
 from eventconsumer_api.v1alpha1.leases import LeaseStore
@@ -55,7 +56,9 @@ class EventConsumerSpec(Model):
     event_hub: EventHub = Field(description="The Event Hub to drain.")
     lease_store: LeaseStore = Field(description="Partition leases and checkpoints.")
     starting_position: StartingPosition = Field(
-        default=StartingPosition(), description="Starting position of a partition without a checkpoint."
+        default=StartingPosition(),
+        description="Starting position of a partition that has no checkpoint when a host opens it for the first time. "
+        "It is decided once: a change applies only to partitions that no host has opened yet.",
     )
     processing: Processing = Field(default=Processing(), description="Settings of receiving.")
     scaling: Scaling = Field(default=Scaling(), description="Number of hosts.")
@@ -69,6 +72,13 @@ class EventConsumerSpec(Model):
     pods: Pods = Field(default=Pods(), description="Settings of the host pods.")
     suspend: bool = Field(
         default=False, description="Stop hosts and start no Spark application; leases and files are kept."
+    )
+    acknowledged_gap_events: int = Field(
+        default=0,
+        ge=0,
+        le=NUMBER_MAX,
+        description="Number of lost events that a user has seen: status.drained.gapEvents. While it is exactly that "
+        "number, condition DataGap is false.",
     )
     replay: Replay | None = Field(
         default=None, description="Read retained events again, into separate files, while the hosts keep running."

@@ -96,10 +96,15 @@ def draining(facts: Facts) -> Finding:
 
 
 def data_gap(facts: Facts) -> Finding:
-    """Whether events were lost to retention. This stays true: the files record the gaps permanently."""
-    lost = messages.events_lost(facts.lost) if facts.lost else facts.lost_before
-    if text := joined(lost, *map(messages.host_problem, facts.gaps)):
+    """Whether events were lost to retention that no user has acknowledged: the files record gaps permanently."""
+    lost = facts.lost
+    text = facts.lost_before or (messages.events_lost(lost) if lost else "")
+    if lost and lost.are_acknowledged:
+        text = ""
+    if text := joined(text, *map(messages.host_problem, facts.gaps)):
         return Finding("True", Reason.DATA_GAP, text)
+    if lost:
+        return Finding("False", Reason.GAP_ACKNOWLEDGED, messages.gap_acknowledged(lost))
     if not facts.reported:
         return Finding(
             "Unknown", Reason.NO_REPORT, messages.gap_unknown(facts.off) if facts.off else messages.NO_HOST_REPORT

@@ -48,11 +48,18 @@ class LostEvents:
 
     Attributes:
         events: How many.
-        newest: Sequence numbers of the newest ones by partition; empty: in files before the last batch.
+        newest: Sequence numbers of the newest ones by partition; empty: in files before the last batch; None: unknown.
+        acknowledged: spec.acknowledgedGapEvents.
     """
 
     events: int
-    newest: tuple[tuple[str, str], ...] = ()
+    newest: tuple[tuple[str, str], ...] | None = ()
+    acknowledged: int = 0
+
+    @property
+    def are_acknowledged(self) -> bool:
+        """Whether a user has seen all. A greater number is of another chain, or is meant to hide later ones."""
+        return self.events == self.acknowledged
 
 
 @dataclass(frozen=True)
@@ -66,8 +73,8 @@ class Facts:
         errors: Errors of planning and applying.
         problems: Problems that hosts report and a user must fix.
         dead_letters: Dead letters that hosts report.
-        lost: Events lost to retention; None: none.
-        lost_before: The message of the previous DataGap condition, while no host reports; empty for none.
+        lost: Events lost to retention, by the last report of a leading host; None: none.
+        lost_before: The message of the previous DataGap condition, while no host leads; empty for none.
         gaps: Lost events that hosts without files report.
         pod_failures: Host pods that do not start.
         slow_pods: Host pods that have not been ready for minutes.
@@ -179,9 +186,12 @@ def host_problem(problem: Problem) -> HostProblem:
 
 def _lost(observed: Observed) -> LostEvents | None:
     fleet = observed.fleet
-    if fleet is None or not fleet.gap_events:
+    events = fleet.gap_events if fleet else observed.consumer.status.drained.gap_events
+    if not events:
         return None
-    return LostEvents(fleet.gap_events, tuple(sorted(fleet.gaps.items())))
+    newest = tuple(sorted(fleet.gaps.items())) if fleet else None
+    acknowledged = observed.consumer.spec.get("acknowledgedGapEvents")  # also of a spec that is not valid
+    return LostEvents(events, newest, acknowledged if isinstance(acknowledged, int) else 0)
 
 
 def _lost_before(observed: Observed) -> str:

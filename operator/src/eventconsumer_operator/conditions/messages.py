@@ -218,11 +218,21 @@ def _and_others(name: str, count: int) -> str:
 
 def events_lost(lost: LostEvents) -> str:
     """Events that expired before they were written to a file."""
-    newest = "; ".join(f"partition {partition}: {ranges}" for partition, ranges in lost.newest)
+    newest = ""
+    if lost.newest is not None:
+        ranges = "; ".join(f"partition {partition}: {ranges}" for partition, ranges in lost.newest)
+        newest = f" (newest: {ranges or 'in files before the last batch'})"
+    now = f" (now {lost.acknowledged})" if lost.acknowledged else ""
     return (
-        f"{lost.events} events were lost: they expired in the Event Hub before they were written to a file"
-        f" (newest: {newest or 'in files before the last batch'}): raise the retention, or the number of hosts"
+        f"{lost.events} events were lost: they expired in the Event Hub before they were written to a file{newest}: "
+        "raise the retention, or the number of hosts, then set spec.acknowledgedGapEvents to "
+        f"{lost.events}{now}"
     )
+
+
+def gap_acknowledged(lost: LostEvents) -> str:
+    """DataGap, where a user has acknowledged all lost events."""
+    return f"{lost.events} events were lost, all acknowledged by spec.acknowledgedGapEvents"
 
 
 # --- Spark ---------------------------------------------------------------------------------------------------------

@@ -63,6 +63,7 @@ def make_status(
             events=fleet.events,
             bytes=fleet.bytes,
             last_file_time=fleet.last_file_time,
+            gap_events=fleet.gap_events,
             watermark=fleet.watermark.files if fleet.watermark else None,
         )
     return EventConsumerStatus(

@@ -24,6 +24,8 @@ Guarantees:
 - `open` is called before the first batch, `close` after the last one. A process that is killed calls no `close`.
 """
 
+import base64
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +45,10 @@ Rows: TypeAlias = pa.Table | pa.RecordBatch
 order of the batch. The columns `partition_key`, `body`, `properties`, `system_properties`, `content_type`, `message_id`
 and `correlation_id` are optional, and replace those of the events."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# https://www.w3.org/TR/trace-context/#traceparent-header: version ff and ids of zeros are invalid; versions after 00
+# may append fields.
+_TRACEPARENT = re.compile(r"(?!ff|00-.{52}-)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+_BINARY = re.compile(r'\{"\$binary":"([A-Za-z0-9+/=]*)"\}')
 
 
 class CloseReason(StrEnum):
@@ -96,6 +102,20 @@ class Event:
     content_type: str | None
     message_id: str | None
     correlation_id: str | None
+
+    @property
+    def trace_context(self) -> dict[str, str]:
+        """The trace context of the publisher: `traceparent` and, if there is one, `tracestate`; empty: none.
+
+        It is a carrier for OpenTelemetry's `extract`. The property `traceparent` comes before `Diagnostic-Id`, as in
+        Azure's SDKs, which set both. A value that is not of the form of the W3C counts as none.
+        """
+        texts = (_text(self.properties.get(name, "")) for name in ("traceparent", "Diagnostic-Id"))
+        parent = next(filter(_TRACEPARENT.fullmatch, texts), "")
+        if not parent:
+            return {}
+        state = _text(self.properties.get("tracestate", ""))
+        return {"traceparent": parent} | ({"tracestate": state} if state else {})
 
 
 class Batch(Sequence[Event]):
@@ -280,6 +300,16 @@ class EventProcessor(ABC):
     def close(self, context: PartitionContext, reason: CloseReason) -> Awaitable[None] | None:
         """Release the resources of `open`. With `LEASE_LOST`, `process_events` may have been cancelled before."""
         return None
+
+
+def _text(value: str) -> str:
+    """The value of a property as its publisher meant it: the value of a Kafka header is a binary."""
+    if (binary := _BINARY.fullmatch(value)) is None:
+        return value
+    try:
+        return base64.b64decode(binary[1], validate=True).decode()
+    except ValueError:
+        return ""
 
 
 def _time(milliseconds: int) -> datetime:

@@ -46,11 +46,13 @@ def leases(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption
 
 
 def files(
+    *,
     partition: Annotated[
         list[str] | None, typer.Option("--partition", help="Only this partition; may be repeated.")
     ] = None,
     since: Annotated[str | None, typer.Option("--since", help="ISO time, or an age such as 7d, 12h or 30m.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Number of newest files; 0: all.")] = 100,
+    gaps: Annotated[bool, typer.Option("--gaps", help="Only files that record lost events.")] = False,
     config: options.Config = DEFAULT_CONFIG,
     output: options.OutputOption = Output.TABLE,
 ) -> None:
@@ -60,7 +62,7 @@ def files(
     """
     from eventconsumer_processor.tools.files import files as command
 
-    run(command(config, output, partition or [], since, limit))
+    run(command(config, output, partition or [], since, limit=limit, gaps=gaps))
 
 
 def lag(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = Output.TABLE) -> None:

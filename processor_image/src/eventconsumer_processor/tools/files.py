@@ -6,11 +6,14 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rich.table import Table
+
 from eventconsumer_api.console import Console
 from eventconsumer_api.durations import moment
 from eventconsumer_processor.errors import CommandError
 from eventconsumer_processor.inspect.consumer import Consumer, opened
 from eventconsumer_processor.inspect.files import dead_letters, file_in, slots
+from eventconsumer_processor.sink.gaps import GapReason, parse
 from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_processor.tools.cli import DONE, NOTHING, say, show, table_of, text
 from eventconsumer_processor.tools.leases import natural
@@ -39,6 +42,7 @@ class Newest:
             files=totals.files + 1,
             events=totals.events + row.events,
             dropped=totals.dropped + row.dropped,
+            lost=totals.lost + row.lost,
             bytes=totals.bytes + row.bytes,
             tombstones=totals.tombstones + row.tombstone,
             dead_letters=totals.dead_letters + row.dead_letters,
@@ -53,7 +57,12 @@ class Newest:
 
 
 async def read(
-    consumer: Consumer, partitions: Collection[str] = (), since: datetime | None = None, limit: int = 0
+    consumer: Consumer,
+    partitions: Collection[str] = (),
+    since: datetime | None = None,
+    *,
+    limit: int = 0,
+    gaps: bool = False,
 ) -> FilesReport:
     """Read names and metadata of the files of the newest segment.
 
@@ -62,6 +71,7 @@ async def read(
         partitions: Only these; empty: all.
         since: Only files written at this time or later.
         limit: The number of files in the report; 0: all.
+        gaps: Only files that record lost events.
 
     Raises:
         StorageError: A request failed.
@@ -75,9 +85,12 @@ async def read(
             if (partitions and partition not in partitions) or (since is not None and info.last_modified < since):
                 continue
             try:
-                newest.add(_row(partition, info, file_in(info, start), letters.get(partition, [])))
+                row = _row(partition, info, file_in(info, start), letters.get(partition, []))
             except Damaged as error:
                 say(f"skipped a file: {error}; run the audit")
+                continue
+            if row.lost or not gaps:
+                newest.add(row)
     rows = newest.rows()
     return FilesReport(
         container=consumer.config.sink.container,
@@ -101,21 +114,24 @@ def _row(partition: str, info: BlobInfo, file: Slot, letters: list[int]) -> File
         bytes=file.size,
         modified=info.last_modified,
         epoch=file.epoch,
+        lost=sum(len(gap) for gap in parse(file.gap) if gap.reason is GapReason.RETENTION),
         gap=file.gap,
         tombstone=file.tombstone,
         dead_letters=bisect_right(letters, file.last) - bisect_left(letters, file.start),
     )
 
 
-async def files(config: Path, output: Output, partitions: Collection[str], since: str | None, limit: int) -> int:
+async def files(
+    config: Path, output: Output, partitions: Collection[str], since: str | None, *, limit: int, gaps: bool
+) -> int:
     """Print the files; the exit code."""
     try:
         limit_time = None if since is None else moment(since, datetime.now(UTC))
     except ValueError as error:
         raise CommandError(f"--since: {error}") from None
     async with opened(config) as consumer:
-        report = await read(consumer, partitions, limit_time, limit)
-    show(report, output, lambda console: _table(report, console))
+        report = await read(consumer, partitions, limit_time, limit=limit, gaps=gaps)
+    show(report, output, lambda console: _table(report, console, gaps=gaps))
     if report.totals.files:
         return DONE
     say(
@@ -125,7 +141,28 @@ async def files(config: Path, output: Output, partitions: Collection[str], since
     return NOTHING
 
 
-def _table(report: FilesReport, console: Console) -> None:
+def _table(report: FilesReport, console: Console, *, gaps: bool) -> None:
+    console.print(_gaps(report) if gaps else _files(report))
+    totals = report.totals
+    left_out = f" ({report.shown:,} shown)" if report.shown < totals.files else ""
+    lost = f", {text(totals.lost)} lost events before them" if gaps else ""
+    console.print(
+        f"{text(totals.files)} files{left_out} in {report.container}/{report.prefix}: {text(totals.events)} events, "
+        f"{text(totals.bytes)} bytes{lost}",
+        soft_wrap=True,
+    )
+
+
+def _gaps(report: FilesReport) -> Table:
+    rows = [(row.partition, row.lost, row.gap, row.modified, _name(report, row)) for row in report.files]
+    return table_of(("PARTITION", "LOST", "NUMBERS", "MODIFIED", "NEXT FILE"), rows, right=("LOST",))
+
+
+def _name(report: FilesReport, row: FileRow) -> str:
+    return row.name.removeprefix(f"{report.prefix}/")
+
+
+def _files(report: FilesReport) -> Table:
     headers = ("PARTITION", "FIRST", "LAST", "EVENTS", "DROPPED", "BYTES", "MODIFIED", "DEAD", "FILE")
     rows = [
         (
@@ -137,15 +174,8 @@ def _table(report: FilesReport, console: Console) -> None:
             "tombstone" if row.tombstone else row.bytes,
             row.modified,
             row.dead_letters or None,
-            row.name.removeprefix(f"{report.prefix}/"),
+            _name(report, row),
         )
         for row in report.files
     ]
-    console.print(table_of(headers, rows, right=("FIRST", "LAST", "EVENTS", "DROPPED", "BYTES", "DEAD")))
-    totals = report.totals
-    left_out = f" ({report.shown:,} shown)" if report.shown < totals.files else ""
-    console.print(
-        f"{text(totals.files)} files{left_out} in {report.container}/{report.prefix}: {text(totals.events)} events, "
-        f"{text(totals.bytes)} bytes",
-        soft_wrap=True,
-    )
+    return table_of(headers, rows, right=("FIRST", "LAST", "EVENTS", "DROPPED", "BYTES", "DEAD"))

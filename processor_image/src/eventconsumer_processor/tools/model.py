@@ -61,6 +61,7 @@ class FileRow(Report):
     bytes: int
     modified: datetime = Field(description="When it was committed, or became a tombstone.")
     epoch: int
+    lost: int = Field(default=0, description="Events before it that expired in the hub before they were read.")
     gap: str = Field(default="", description="Missing events before it and the reason, such as retention:17-20.")
     tombstone: bool = Field(default=False, description="Pruned: its metadata stays, its events are deleted.")
     dead_letters: int = Field(default=0, description="Events of the file that user code could not process.")
@@ -72,6 +73,7 @@ class FileTotals(Report):
     files: int = 0
     events: int = 0
     dropped: int = 0
+    lost: int = 0
     bytes: int = 0
     tombstones: int = 0
     dead_letters: int = 0

@@ -215,6 +215,7 @@ REVERSED = [
     ("mountPath", handler(volumes=[{"mountPath": "/config/../etc", "configMap": NAMED}])),
     ("prefix", handler(envFrom=[{"prefix": "", "configMapRef": NAMED}])),
     ("cidr", egress(ipBlock={"cidr": "everywhere"})),
+    ("acknowledgedGapEvents", spec(acknowledgedGapEvents=-1)),
 ]
 
 # Beginning of the message, a field, its value, and another one that it must not take.

@@ -71,6 +71,54 @@ def test_events_lost_to_retention_are_a_condition_of_their_own_and_stay_told() -
     assert message(silent, "DataGap") == message(status, "DataGap")
 
 
+def lost(events: int, acknowledged: int | None = None, **changes: Any) -> EventConsumerStatus:
+    """The status after the loss of some events, of which the spec acknowledges some."""
+    spec = SCALED if acknowledged is None else SCALED | {"acknowledgedGapEvents": acknowledged}
+    told = fleet().model_copy(update={"gap_events": events, "gaps": {"3": f"1-{events}"} if events else {}})
+    return status_of(healthy(**({"spec": spec, "reports": {"orders-host-0": report(fleet=told)}} | changes)))
+
+
+def test_acknowledged_events_clear_the_condition_until_more_are_lost() -> None:
+    seen = lost(5, 5)
+    assert verdict(seen, "DataGap") == ("False", "GapAcknowledged")
+    assert message(seen, "DataGap") == "5 events were lost, all acknowledged by spec.acknowledgedGapEvents"
+    assert seen.drained.gap_events == 5
+    more = lost(7, 5)
+    assert verdict(more, "DataGap") == ("True", "DataGap")
+    assert "7 events" in message(more, "DataGap") and "set spec.acknowledgedGapEvents to 7 (now 5)" in message(
+        more, "DataGap"
+    )
+    assert message(lost(5), "DataGap").endswith("then set spec.acknowledgedGapEvents to 5")
+
+
+def test_an_acknowledgement_of_more_events_than_were_lost_does_not_hide_later_ones() -> None:
+    seen = lost(5, 100)
+    assert verdict(seen, "DataGap") == ("True", "DataGap")
+    assert "set spec.acknowledgedGapEvents to 5 (now 100)" in message(seen, "DataGap")
+    assert verdict(lost(0, 100), "DataGap") == ("False", "Available")
+
+
+@pytest.mark.parametrize("reports", [{}, {"orders-host-1": report()}])
+def test_an_acknowledgement_holds_while_no_host_leads(reports: dict[str, Any]) -> None:
+    before = lost(5)
+    assert verdict(lost(5, 5, status=before, reports=reports), "DataGap") == ("False", "GapAcknowledged")
+    assert message(lost(5, 4, status=before, reports=reports), "DataGap") == message(before, "DataGap")
+    withdrawn = lost(5, 0, status=lost(5, 5), reports=reports)
+    assert verdict(withdrawn, "DataGap") == ("True", "DataGap") and "5 events" in message(withdrawn, "DataGap")
+
+
+def test_an_acknowledgement_is_for_files_and_not_for_what_hosts_without_files_report() -> None:
+    gap = Problem(field="spec.eventHub.name", reason="DataGap", message="3 events of partition 1 were removed")
+    told = fleet().model_copy(update={"gap_events": 5})
+    seen = lost(5, 5, reports={"orders-host-0": report(fleet=told, problems=(gap,))})
+    assert verdict(seen, "DataGap") == ("True", "DataGap")
+    assert message(seen, "DataGap") == f"{gap.field}: {gap.message}"
+
+
+def test_an_acknowledgement_restarts_no_host() -> None:
+    assert lost(5).effective == lost(5, 5).effective
+
+
 def test_without_files_hosts_themselves_tell_what_was_lost() -> None:
     gap = Problem(field="spec.eventHub.name", reason="DataGap", message="3 events of partition 1 were removed")
     status = status_of(

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from eventconsumer_api.errors import Blocked
 from eventconsumer_processor.handler.api import Batch
 from eventconsumer_processor.handler.loading import load
-from eventconsumer_processor.source.rows import EventRows
+from eventconsumer_processor.source.columns import as_text
+from eventconsumer_processor.source.rows import Binary, EventRows
 from tests.support.fakes.hub import rows_of
 
 
@@ -59,6 +60,45 @@ def test_columns_events_and_parts_say_the_same(count: int, data: st.DataObject) 
     start = data.draw(st.integers(0, len(indices)))
     assert list(view[start:]) == list(view)[start:]
     assert len(view) == len(indices)
+
+
+PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+OTHER = "00-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-00f067aa0ba902b7-00"
+
+
+def binary(value: bytes) -> str:
+    """The value of a Kafka header, as columns have it."""
+    return as_text(Binary(value))
+
+
+@pytest.mark.parametrize(
+    ("properties", "context"),
+    [
+        ({}, {}),
+        ({"traceparent": PARENT}, {"traceparent": PARENT}),
+        ({"traceparent": PARENT, "tracestate": "a=1"}, {"traceparent": PARENT, "tracestate": "a=1"}),
+        ({"Diagnostic-Id": PARENT, "tracestate": "a=1"}, {"traceparent": PARENT, "tracestate": "a=1"}),
+        ({"traceparent": PARENT, "Diagnostic-Id": OTHER}, {"traceparent": PARENT}),
+        ({"traceparent": "nothing", "Diagnostic-Id": OTHER}, {"traceparent": OTHER}),
+        (
+            {"traceparent": binary(PARENT.encode()), "tracestate": binary(b"a=1")},
+            {"traceparent": PARENT, "tracestate": "a=1"},
+        ),
+        ({"traceparent": binary(b"\xff")}, {}),
+        ({"traceparent": '{"$binary":"x"}'}, {}),
+        ({"Diagnostic-Id": "|4bf92f3577b34da6.00f067aa_"}, {}),  # the older form of the SDK for .NET
+        ({"tracestate": "a=1"}, {}),
+        ({"traceparent": PARENT.upper()}, {}),
+        ({"traceparent": PARENT + "-more"}, {}),
+        ({"traceparent": "cc" + PARENT[2:] + "-more"}, {"traceparent": "cc" + PARENT[2:] + "-more"}),
+        ({"traceparent": "ff" + PARENT[2:]}, {}),
+        ({"traceparent": f"00-{'0' * 32}-00f067aa0ba902b7-01"}, {}),
+        ({"traceparent": f"00-4bf92f3577b34da6a3ce929d0e0e4736-{'0' * 16}-01"}, {}),
+    ],
+)
+def test_the_trace_context_is_that_of_the_publisher(properties: dict[str, str], context: dict[str, str]) -> None:
+    event = replace(Batch(events_of(1))[0], properties=properties)
+    assert event.trace_context == context
 
 
 def test_a_user_cannot_change_what_goes_to_the_files() -> None:

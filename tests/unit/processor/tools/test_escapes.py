@@ -6,6 +6,7 @@ import types
 import typing
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,7 +44,8 @@ TABLES: list[tuple[type[Report], Callable[[Any, Console], None]]] = [
     (CertifyReport, certify.table),
     (CheckpointsReport, checkpoint._table),
     (CheckReport, check._table),
-    (FilesReport, files._table),
+    (FilesReport, partial(files._table, gaps=False)),
+    (FilesReport, partial(files._table, gaps=True)),
     (HubAcceptReport, hub._table),
     (LagReport, lag._table),
     (LeasesReport, leases._table),

@@ -1,7 +1,7 @@
 """The tools' decisions: who may move a checkpoint and where to, who owns a lease, what a check says."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -13,10 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.errors import EventConsumerError
+from eventconsumer_api.identity import HubName as HubId
+from eventconsumer_api.identity import HubSegment
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor import cli
 from eventconsumer_processor.configuration import parse_config
 from eventconsumer_processor.errors import CommandError
+from eventconsumer_processor.inspect.consumer import Consumer
 from eventconsumer_processor.inspect.leases import LeaseState, LeaseView, Position
 from eventconsumer_processor.inspect.partitions import PartitionState
 from eventconsumer_processor.inspect.storage import AccountFacts
@@ -25,7 +28,7 @@ from eventconsumer_processor.problems import SINK
 from eventconsumer_processor.tools.check import Checks, check_writable, judge_account, judge_clock
 from eventconsumer_processor.tools.checkpoint import parse
 from eventconsumer_processor.tools.cli import run
-from eventconsumer_processor.tools.files import Newest
+from eventconsumer_processor.tools.files import Newest, read
 from eventconsumer_processor.tools.lag import totals_of
 from eventconsumer_processor.tools.leases import natural
 from eventconsumer_processor.tools.migrate import needs_offset, places, step_of
@@ -38,6 +41,7 @@ from eventconsumer_processor.tools.model import (
     PlanSource,
 )
 from eventconsumer_processor.tools.policy import Rules, judge
+from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import Unauthorized
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.processor.stage import CONFIG
@@ -149,6 +153,36 @@ def test_the_newest_files_are_kept_and_all_are_counted(made: list[tuple[int, str
     assert found == (ordered[-limit:] if limit else ordered)
     assert (newest.totals.files, newest.totals.events) == (len(rows), 10 * len(rows))
     assert newest.totals.dropped == 2 * len(rows)
+
+
+async def test_files_that_record_lost_events_are_found() -> None:
+    era, config = "0123456789abcdef", parse_config(json.dumps(CONFIG), "stdin")
+    recorded = {0: "", 10: "compaction:10-11/2", 20: "foreign:20-21;retention:22-24,26-26", 30: "retention:30-39/4"}
+
+    async def walk(prefix: str) -> AsyncIterator[BlobInfo]:
+        for start, gap in recorded.items():
+            facts = {
+                "first": str(start + 9), "last": str(start + 9), "count": "1", "epoch": "1", "nonce": "n",
+                "last_offset": "1", "last_enqueued_time": NOW.isoformat(), "gap": gap,
+            }  # fmt: skip
+            name = f"{config.sink.prefix}/inc={era}/partition=0/from={start:020d}.parquet"
+            if name.startswith(prefix):
+                yield BlobInfo(name, '"1"', 100, NOW, facts)
+
+    segment = HubSegment(
+        number=1, incarnation=era, hub=HubId(namespace="shop", name="orders", created_at=NOW), since=NOW
+    )
+    store = FakeBlobStore(lambda: 0.0)
+
+    async def now() -> datetime:
+        return NOW
+
+    consumer = Consumer(config, "shop.servicebus.windows.net", "orders", (segment,), store, store, walk, now)
+    every = await read(consumer)
+    assert [(row.lost, row.gap) for row in every.files] == list(zip([0, 0, 4, 4], recorded.values(), strict=True))
+    lost = await read(consumer, gaps=True)
+    assert [row.gap for row in lost.files] == [recorded[20], recorded[30]]
+    assert (lost.totals.files, lost.totals.lost, every.totals.lost) == (2, 8, 8)
 
 
 def test_totals_of_the_lag_are_unknown_where_a_partition_is() -> None:
