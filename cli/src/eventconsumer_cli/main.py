@@ -17,6 +17,7 @@ from eventconsumer_cli.commands import (
     batches,
     certify,
     checkpoint,
+    deadletters,
     doctor,
     files,
     hosts,
@@ -95,6 +96,7 @@ add(app, "migrate", migrate.migrate, panel=START)
 add(app, "adopt", adopt.adopt, panel=START)
 app.add_typer(checkpoint.group, name="checkpoint", rich_help_panel=STEER)
 app.add_typer(hub.group, name="hub", rich_help_panel=STEER)
+app.add_typer(deadletters.group, name="deadletters", rich_help_panel=STEER)
 
 
 @guarded()
