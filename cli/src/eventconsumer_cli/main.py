@@ -17,6 +17,7 @@ from eventconsumer_cli.commands import (
     batches,
     certify,
     checkpoint,
+    deadletters,
     doctor,
     files,
     gap,
@@ -97,6 +98,7 @@ add(app, "adopt", adopt.adopt, panel=START)
 app.add_typer(checkpoint.group, name="checkpoint", rich_help_panel=STEER)
 app.add_typer(gap.group, name="gap", rich_help_panel=STEER)
 app.add_typer(hub.group, name="hub", rich_help_panel=STEER)
+app.add_typer(deadletters.group, name="deadletters", rich_help_panel=STEER)
 
 
 @guarded()

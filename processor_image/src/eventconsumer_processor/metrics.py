@@ -170,6 +170,9 @@ class Metrics:
             "handler_failures", "Calls of the handler that failed, by error.", "partition", "error"
         )
         self.dead_letters = self._counter("dead_letters", "Events that became dead letters.", "partition")
+        self.redriven = self._counter(
+            "redriven_events", "Dead letters that were passed to the handler again and processed.", "partition"
+        )
         self.undecoded = self._counter("undecoded_events", "Events that could not be decoded.", "partition")
         self.handler_seconds = Histogram(
             "eventconsumer_handler_seconds",

@@ -6,6 +6,8 @@ import asyncio
 import io
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -68,9 +70,15 @@ def checkpoint(orders: Consumer, partition: str = "0") -> int | None:
     return int(body["sequenceNumber"]) if body.get("offset") else None
 
 
-def dead_letters(orders: Consumer) -> dict[str, dict[str, Any]]:
+def letter_names(orders: Consumer) -> list[str]:
     with orders.container(orders.drained) as container:
-        names = [blob.name for blob in container.list_blobs("shop/orders/_deadletters/")]
+        found = [blob.name for blob in container.list_blobs("shop/orders/_deadletters/")]
+    return sorted(name for name in found if "/redrive/" not in name and "/dropped/" not in name)
+
+
+def dead_letters(orders: Consumer) -> dict[str, dict[str, Any]]:
+    names = letter_names(orders)
+    with orders.container(orders.drained) as container:
         return {name.split("partition=")[1]: json.loads(container.download_blob(name).readall()) for name in names}
 
 
@@ -217,6 +225,50 @@ def test_replace_writes_no_files_and_after_a_kill_events_behind_the_checkpoint_c
     orders.host("orders-host-2")
     everything = [number for number in range(200) if number != 10]
     wait_until(lambda: processed(notes)[-199:] == everything, "everything comes again")
+
+
+def test_a_dead_letter_that_is_redriven_reaches_the_corrected_handler_although_hosts_are_killed(
+    consumer: MakeConsumer, notes: Path
+) -> None:
+    """The first host is killed in the call; the second one passes the event again, and removes the letter."""
+    orders = consumer(partitions=1, processing=recording(mode="Precede"))
+    for number in range(30):
+        orders.emulator.admin.put_event("orders", "0", b"poison" if number in {4, 17, 20} else b"%d|" % number)
+    first = orders.host("orders-host-0")
+    wait_logged(first, lambda: sum(p.events for p in first.report().partitions) == 30, "all in files")
+    config = first.log_file.with_suffix(".json")
+    plan = run_tool(config, "redrive", "--partition", "0", "--sequence-number", "4", "--sequence-number", "17", "--yes")
+    assert [(step["letters"], step["first"], step["last"]) for step in plan["steps"]] == [(2, 4, 17)]
+    (notes / "corrected").touch()
+    (notes / "stuck").touch()
+    wait_logged(first, lambda: "stuck" in lines(notes)[-1], "a call with a dead letter")
+    first.kill()
+    (notes / "stuck").unlink()
+    assert sorted(dead_letters(orders)) == [f"0/seq={number:020d}.json" for number in (4, 17, 20)]
+    second = orders.host("orders-host-1")
+    wait_logged(second, lambda: len(letter_names(orders)) == 1, "two letters are processed")
+    assert sorted(dead_letters(orders)) == [f"0/seq={20:020d}.json"]
+    again = [line for line in lines(notes) if line.get("redriven")]
+    assert [line["numbers"] for line in again] == [[4], [17]]
+    assert b'eventconsumer_redriven_events_total{partition="0"} 2.0' in second.get("/metrics")
+    listed = run_tool(config, "list")
+    assert [(row["sequenceNumber"], row["redriveRequested"]) for row in listed["letters"]] == [(20, False)]
+    dropped = run_tool(config, "drop", "--all", "--yes")
+    assert (dropped["done"], letter_names(orders)) == (True, [])
+    assert second.terminate() == 0
+    report = audited(orders)
+    assert (report.exit_code, report.counts) == (0, {}), report.findings
+    with orders.container(orders.drained) as container:
+        assert read_drained(container, "shop/orders").rows == {"0": list(range(30))}
+
+
+def run_tool(config: Path, *words: str) -> dict[str, Any]:
+    """The document that `eventconsumer deadletters` prints."""
+    command = [sys.executable, "-m", "eventconsumer_processor", "deadletters", *words, "--config", str(config)]
+    done = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def test_a_handler_that_cannot_be_used_is_named(consumer: MakeConsumer, notes: Path) -> None:

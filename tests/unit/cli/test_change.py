@@ -169,3 +169,24 @@ def test_a_chain_is_adopted_and_a_hub_accepted_after_a_question(
     assert program.done == [[*words, "--yes", "-o", "table"]]
     refused = shell.run(cluster_with(Checkpoints(held=True)), *words, "orders")
     assert refused.code == 2 and remedy in refused.err
+
+
+def test_dead_letters_are_redriven_and_dropped_after_a_question(shell: Shell, agreed: list[str]) -> None:
+    program = Checkpoints()
+    cluster = cluster_with(program)
+    for words, question in (
+        (("redrive", "orders", "-p", "3", "--sequence-number", "7", "--sequence-number", "9"), "handler again?"),
+        (("drop", "orders", "--all"), "for ever?"),
+    ):
+        seen = shell.run(cluster, "deadletters", *words)
+        assert (seen.code, seen.out) == (0, "plan\ndone\n") and question in agreed[-1]
+    place = ["--partition", "3", "--sequence-number", "7", "--sequence-number", "9"]
+    assert program.done == [
+        ["deadletters", "redrive", *place, "--yes", "-o", "table"],
+        ["deadletters", "drop", "--all", "--yes", "-o", "table"],
+    ]
+    calls = len(cluster.calls)
+    for words in ((), ("--all", "-p", "0"), ("--all", "-p", "0", "--sequence-number", "1"), ("--sequence-number", "1"),
+                  ("-p", "0", "-p", "1", "--sequence-number", "1")):  # fmt: skip
+        assert shell.run(cluster, "deadletters", "drop", "orders", *words, "--yes").code == 3
+    assert len(cluster.calls) == calls and len(agreed) == 2

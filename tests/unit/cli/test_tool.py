@@ -125,10 +125,14 @@ def test_an_end_that_is_no_answer_is_an_error(shell: Shell, answer: Answer, said
 def test_options_are_handed_on(shell: Shell) -> None:
     cluster = cluster_with(prints)
     shell.run(cluster, "files", "-p", "0", "-p", "3", "--since", "2h", "--limit", "0")
+    shell.run(cluster, "deadletters", "list", "-p", "0", "--limit", "5")
+    shell.run(cluster, "deadletters", "show", "-p", "0", "--sequence-number", "7", "-o", "json")
     shell.run(cluster, "audit", "--hub")
     shell.run(cluster, "certify", "--consumer-group", "checks", "--slow", "-o", "json")
     assert [call.command[1:] for call in cluster.calls] == [
         ("files", "--partition", "0", "--partition", "3", "--since", "2h", "--limit", "0", "-o", "table"),
+        ("deadletters", "list", "--partition", "0", "--limit", "5", "-o", "table"),
+        ("deadletters", "show", "--partition", "0", "--sequence-number", "7", "-o", "json"),
         ("audit", "--hub", "-o", "table"),
         ("certify", "--consumer-group", "checks", "--slow", "-o", "json"),
     ]

@@ -13,6 +13,9 @@ _GENESIS = re.compile(r"_genesis/([^/]+)/([^/]+)\.json")
 _NUMBERED = re.compile(r"_(batches|commits|attempts)/(\d{10})\.json")
 _BATCH_REPLAY = re.compile(r"_batch_replays/[a-z0-9-]{1,20}/_(commits|attempts)/\d{10}\.json")
 _DEAD_LETTER = re.compile(r"_deadletters/inc=([^/]+)/partition=([^/]+)/seq=(\d{20})\.json")
+_DEAD_LETTER_RECORD = re.compile(
+    r"_deadletters/inc=[^/]+/(?:redrive/partition=[^/]+/seq=\d{20}|dropped/\d{8}T\d{6}Z-[0-9a-f]{8})\.json"
+)
 _CAPTURE = re.compile(r"([^/]+)/([^/]+)/([^/]+)/(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)/(\d\d)\.avro")
 _SEGMENT = re.compile(r"_segments/(\d{10})\.json")
 _GAPS = re.compile(r"(?:([A-Za-z][\w-]*):)?(\d+-\d+(?:/\d+)?(?:,\d+-\d+(?:/\d+)?)*)")
@@ -58,6 +61,7 @@ class Known:
     """A blob of the consumer that is read separately, or not audited here.
 
     Genesis, manifest, commit, claim of an attempt, records of chain and segments, the leader's lease, the watermark;
+    requests to pass dead letters again, and records of dropped ones;
     commits and claims of a replay of batches; all blobs of a replay, which is audited under its own prefix; and the log
     of a table.
     """
@@ -86,7 +90,7 @@ def parse(name: str) -> Name:
     if (
         name.startswith(_TABLE_LOG)
         or name in _SINGLE
-        or any(one.fullmatch(name) for one in (_GENESIS, _SEGMENT, _NUMBERED, _BATCH_REPLAY))
+        or any(one.fullmatch(name) for one in (_GENESIS, _SEGMENT, _NUMBERED, _BATCH_REPLAY, _DEAD_LETTER_RECORD))
     ):
         return _KNOWN
     if found := _DEAD_LETTER.fullmatch(name):

@@ -19,6 +19,8 @@ Guarantees:
   kept. The rows go to the files in place of the events, exactly once. In the other modes it returns nothing.
 - If `process_events` returns, all events of the batch are done. If it raises, none is, and the batch is passed again:
   see `handling`. Successful calls are in rising order of sequence numbers, without holes except for dead letters.
+- A dead letter that a user passes again (`deadletters redrive`) comes between two batches, alone, in a batch whose
+  `redriven` is true. Its sequence number is lower than those of earlier calls.
 - At least once: after a crash, a lost lease or a failure, events since the last checkpoint are passed again. A handler
   that needs exactly once stores `context.partition_id` and the sequence number of the event together with its result.
 - `open` is called before the first batch, `close` after the last one. A process that is killed calls no `close`.
@@ -124,17 +126,19 @@ class Batch(Sequence[Event]):
     Iteration creates each `Event` on demand. A column, such as `batch.bodies`, creates no object per event.
     """
 
-    __slots__ = ("_events", "_indices")
+    __slots__ = ("_events", "_indices", "_redriven")
 
-    def __init__(self, events: EventRows, indices: Sequence[int] | None = None) -> None:
+    def __init__(self, events: EventRows, indices: Sequence[int] | None = None, *, redriven: bool = False) -> None:
         """A view on some events of a batch.
 
         Args:
             events: The events of the batch.
             indices: Rising positions in `events`; absent: all.
+            redriven: Whether the event was a dead letter.
         """
         self._events = events
         self._indices = range(len(events)) if indices is None else indices
+        self._redriven = redriven
 
     def __len__(self) -> int:
         return len(self._indices)
@@ -148,12 +152,17 @@ class Batch(Sequence[Event]):
     def __getitem__(self, index: slice) -> "Batch": ...
     def __getitem__(self, index: int | slice) -> "Event | Batch":
         if isinstance(index, slice):
-            return Batch(self._events, self._indices[index])
+            return Batch(self._events, self._indices[index], redriven=self._redriven)
         return self._event(self._indices[index])
 
     def __repr__(self) -> str:
         numbers = self.sequence_numbers
         return f"<Batch of {len(self)} events{f', {numbers[0]} to {numbers[-1]}' if numbers else ''}>"
+
+    @property
+    def redriven(self) -> bool:
+        """Whether the event was a dead letter and a user passes it again. Such a batch has one event."""
+        return self._redriven
 
     @property
     def sequence_numbers(self) -> tuple[int, ...]:

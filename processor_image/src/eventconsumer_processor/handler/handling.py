@@ -15,6 +15,9 @@ Errors:
 A dead letter is written before its event counts as done; while it cannot be written, processing waits. A stop ends each
 pause; the next owner processes the remaining events.
 
+Between batches, dead letters that a user passes again are given to the handler, each alone and once: see `deadletter`.
+They change neither the progress nor the files. With mode Transform there is no place for their rows, so none is passed.
+
 In mode Transform the rows that successful calls return go to the file, in order. A dead letter has no row, so no event
 is in a file that the handler has not seen to. Rows that cannot go to a file are a failure of the call (`rows`).
 """
@@ -44,13 +47,14 @@ from eventconsumer_processor.handler.api import (
     TryAgain,
 )
 from eventconsumer_processor.handler.calls import Calls
-from eventconsumer_processor.handler.deadletter import Attempts, Cause, DeadLetters, cause_of
+from eventconsumer_processor.handler.deadletter import UNDECODED as UNDECODED_EVENT
+from eventconsumer_processor.handler.deadletter import Attempts, Cause, DeadLetters, Stored, cause_of
 from eventconsumer_processor.handler.loading import FIELD, Factory, describe
 from eventconsumer_processor.handler.rows import rows_of
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import EventRows
-from eventconsumer_storage.errors import StorageError
+from eventconsumer_storage.errors import Damaged, StorageError
 
 PAUSE_FIRST = 0.5  # seconds, doubled each time
 PAUSE_MOST = 30.0
@@ -129,6 +133,7 @@ class PartitionHandler:
         self._failures = 0  # consecutive
         self._throttle = LogThrottle(lambda: deps.now().timestamp())
         self._failing: Problem | None = None
+        self._redriven: set[int] = set()  # processed again, but the dead letter is not removed yet
         self._log = log.bind(partition=identity.partition)
 
     def problems(self) -> list[Problem]:
@@ -198,6 +203,28 @@ class PartitionHandler:
             self._failing = None
         return done, turn.all_kept() if self._deps.mode is HandlerMode.TRANSFORM else None
 
+    async def redrive(self, stop: asyncio.Event, most: int) -> None:
+        """Pass dead letters to the handler that a user wants to be passed again.
+
+        Args:
+            stop: Set when the partition stops: a call in progress is awaited, and no further call is made.
+            most: The number of events; the others follow in later calls.
+        """
+        letters, partition = self._deps.letters, self._identity.partition
+        possible = self._deps.mode is not HandlerMode.TRANSFORM
+        try:
+            await letters.look(requests=possible)
+            for number in letters.requested(partition)[:most]:
+                if stop.is_set() or not await self._redrive(number):
+                    break
+            self._throttle.over("redrive")
+        except StorageError as error:
+            letters.postpone(partition)
+            if times := self._throttle.again("redrive", str(error)):
+                self._log.warning(
+                    "failed to pass dead letters again; the host retries", error=str(error), times=times
+                )  # fmt: skip
+
     async def close(self, *, lost: bool) -> None:
         """Close the open instance, if any; never fails, and takes at most `CLOSE_SECONDS`.
 
@@ -216,12 +243,56 @@ class PartitionHandler:
         finally:
             calls.end()
 
+    async def _redrive(self, number: int) -> bool:
+        """Pass one dead letter again; returns whether the next one may follow now.
+
+        Raises:
+            StorageError: A request to storage failed: the event is passed again after the next look.
+        """
+        assert self._calls is not None and self._context is not None  # noqa: S101, PT018 - open
+        letters, partition = self._deps.letters, self._identity.partition
+        try:
+            found = await letters.read(partition, number)
+        except Damaged as error:
+            self._log.error("a dead letter cannot be passed again", number=number, error=str(error))
+            found = None
+        if found is None or found.letter.error.type == UNDECODED_EVENT:  # dropped, or nothing to pass
+            await letters.answered(partition, number)
+            return True
+        if number not in self._redriven:
+            try:
+                await self._pass_again(found, self._calls, self._context)
+            except TryAgain as error:
+                self._count(error)
+                self._log.warning("the handler requests a dead letter again", number=number, error=describe(error))
+                letters.postpone(partition)
+                return False
+            except Exception as error:
+                self._count(error)
+                self._log.error("a dead letter failed again", number=number, error=describe(error))
+                cause = cause_of(error, error.reason if isinstance(error, RejectEvents) else None)
+                await letters.again(self._context, found, self._deps.now(), cause)
+                return True
+            self._redriven.add(number)
+            self._log.info("a dead letter was processed", number=number)
+            self._deps.metrics.redriven.labels(partition).inc()
+        await letters.remove(partition, found)
+        self._redriven.discard(number)
+        return True
+
+    async def _pass_again(self, found: Stored, calls: Calls, context: PartitionContext) -> None:
+        batch = found.letter.batch()
+        context.note_batch(None)
+        with self._deps.metrics.handler_seconds.time():
+            result = await calls.process_events(context, Batch(batch.rows(), redriven=True))
+        rows_of(result, batch, self._deps.mode)  # a result that does not fit the mode is a failure
+
     async def _give(self, turn: _Round, calls: Calls, context: PartitionContext, piece: _Piece) -> list[_Piece]:
         """Make one call, and pause if it failed; returns the remaining pieces, the first one last."""
         undecoded = next((index for index in piece.indices if index in turn.undecoded), None)
         if undecoded is not None:
             why = turn.rows.system_properties.entries(undecoded)[UNDECODED]
-            return await self._reject(turn, context, piece, [undecoded], Cause("Undecoded", why, traceback=""))
+            return await self._reject(turn, context, piece, [undecoded], Cause(UNDECODED_EVENT, why, traceback=""))
         events = Batch(turn.rows, piece.indices)
         piece = replace(piece, given=piece.given + 1)
         try:

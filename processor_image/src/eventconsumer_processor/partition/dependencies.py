@@ -36,6 +36,9 @@ class Handling(Protocol):
             events: a part of them, possibly changed, possibly empty. None: the events as they are.
         """
 
+    async def redrive(self, stop: asyncio.Event, most: int) -> None:
+        """Pass up to `most` dead letters again that a user requested; never fails, and ends early if `stop` is set."""
+
     async def close(self, *, lost: bool) -> None:
         """Close the handler; `lost`: the lease was lost."""
 

@@ -51,6 +51,7 @@ POLL_SECONDS = 0.5  # longest receive: stop requests and roll times are checked 
 RETRY_SECONDS = 3.0
 BUSY_SECONDS = 4.0  # the first pause if the hub limits requests; source: ServerBusyException of Microsoft's clients
 LONGEST_BUSY_SECONDS = 60.0
+REDRIVEN_WHEN_IDLE = 20  # dead letters passed again after a receive without events; 1 beside new events
 LOST_LINKS = 2  # consecutive losses before a problem is reported: a single link may drop at any time
 
 log = structlog.get_logger(__name__)
@@ -358,6 +359,8 @@ class Pump:
             elif clock() - heard >= processing.max_wait_seconds:
                 await self._check_link()
                 heard = clock()
+            if self._handler is not None and not self._stop.is_set():
+                await self._handler.redrive(self._stop, 1 if len(batch) else REDRIVEN_WHEN_IDLE)
 
     async def _accept(self, batch: EventBatch) -> None:
         expected = self._sink.expected

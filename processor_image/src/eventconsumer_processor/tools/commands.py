@@ -14,6 +14,9 @@ checkpoint = typer.Typer(
     help="Show, export and import checkpoints, and set them while no host owns the partitions.",
 )
 hub = typer.Typer(no_args_is_help=True, help="Continue after the Event Hub lost events that are in files.")
+deadletters = typer.Typer(
+    no_args_is_help=True, help="Events that the handler could not process: see, redrive and drop."
+)
 
 AllowBehind = Annotated[
     bool,
@@ -26,6 +29,13 @@ AllowSkip = Annotated[
     ),
 ]
 
+Partitions = Annotated[list[str] | None, typer.Option("--partition", help="Only this partition; may be repeated.")]
+Numbers = Annotated[
+    list[int] | None,
+    typer.Option("--sequence-number", min=0, help="Only this event of one partition; may be repeated."),
+]
+Every = Annotated[bool, typer.Option("--all", help="All dead letters.")]
+
 
 def add_to(app: typer.Typer) -> None:
     """Add all commands to the program."""
@@ -33,6 +43,7 @@ def add_to(app: typer.Typer) -> None:
         app.command()(command)
     app.add_typer(checkpoint, name="checkpoint")
     app.add_typer(hub, name="hub")
+    app.add_typer(deadletters, name="deadletters")
 
 
 def leases(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = Output.TABLE) -> None:
@@ -47,9 +58,7 @@ def leases(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption
 
 def files(
     *,
-    partition: Annotated[
-        list[str] | None, typer.Option("--partition", help="Only this partition; may be repeated.")
-    ] = None,
+    partition: Partitions = None,
     since: Annotated[str | None, typer.Option("--since", help="ISO time, or an age such as 7d, 12h or 30m.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Number of newest files; 0: all.")] = 100,
     gaps: Annotated[bool, typer.Option("--gaps", help="Only files that record lost events.")] = False,
@@ -217,6 +226,82 @@ def accept(
     from eventconsumer_processor.tools.hub import accept as command
 
     run(command(config, output, yes=yes))
+
+
+@deadletters.command("list")
+def list_(
+    partition: Partitions = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Number of newest dead letters; 0: all.")] = 100,
+    config: options.Config = DEFAULT_CONFIG,
+    output: options.OutputOption = Output.TABLE,
+) -> None:
+    """List dead letters with error and attempts, by partition and sequence number. Read-only.
+
+    Exit code: 0 success, 1 none found, 3 not readable.
+    """
+    from eventconsumer_processor.tools.deadletters import list_all
+
+    run(list_all(config, output, partition or [], limit))
+
+
+@deadletters.command("show")
+def show_letter(
+    partition: Annotated[str, typer.Option("--partition", help="Partition id.")],
+    sequence_number: Annotated[int, typer.Option("--sequence-number", min=0, help="Of the event.")],
+    config: options.Config = DEFAULT_CONFIG,
+    output: options.OutputOption = Output.TABLE,
+) -> None:
+    """Show one dead letter: the event, the error with its traceback, and the attempts. Read-only.
+
+    Exit code: 0 success, 1 not found, 3 not readable.
+    """
+    from eventconsumer_processor.tools.deadletters import show_one
+
+    run(show_one(config, output, partition, sequence_number))
+
+
+@deadletters.command("redrive")
+def redrive(  # noqa: PLR0917 - the options of the command
+    partition: Partitions = None,
+    sequence_number: Numbers = None,
+    every: Every = False,
+    yes: options.Yes = False,
+    config: options.Config = DEFAULT_CONFIG,
+    output: options.OutputOption = Output.TABLE,
+) -> None:
+    """Pass dead letters to the handler again, after you have corrected it. Not with handlerMode Transform.
+
+    Exit code: 0 done (without --yes: possible), 1 none found, 2 refused, 3 failed.
+    """
+    from eventconsumer_processor.tools.deadletters import redrive_some, selection
+
+    async def command() -> int:
+        selected = selection(partition or [], sequence_number or [], every=every)
+        return await redrive_some(config, output, selected, yes=yes)
+
+    run(command())
+
+
+@deadletters.command("drop")
+def drop(  # noqa: PLR0917 - the options of the command
+    partition: Partitions = None,
+    sequence_number: Numbers = None,
+    every: Every = False,
+    yes: options.Yes = False,
+    config: options.Config = DEFAULT_CONFIG,
+    output: options.OutputOption = Output.TABLE,
+) -> None:
+    """Remove dead letters for ever. A record of their sequence numbers is kept.
+
+    Exit code: 0 done (without --yes: possible), 1 none found, 3 failed.
+    """
+    from eventconsumer_processor.tools.deadletters import drop_some, selection
+
+    async def command() -> int:
+        selected = selection(partition or [], sequence_number or [], every=every)
+        return await drop_some(config, output, selected, yes=yes)
+
+    run(command())
 
 
 def check(

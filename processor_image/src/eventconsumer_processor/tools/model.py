@@ -12,6 +12,7 @@ from pydantic import Field
 from eventconsumer_api.identity import EventMark
 from eventconsumer_api.model import Report
 from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_processor.handler.deadletter import Letter
 from eventconsumer_processor.inspect.leases import LeaseState, Position
 
 SCHEMA_VERSION = 1
@@ -90,6 +91,67 @@ class FilesReport(Report):
     files: list[FileRow] = Field(default=[])
     totals: FileTotals = FileTotals()
     shown: int = Field(default=0, description="Length of `files`.")
+
+
+class DeadLetterRow(Report):
+    """One dead letter, without its event."""
+
+    partition: str
+    sequence_number: int
+    enqueued_time: datetime
+    error: str = Field(description="Type of the error; Undecoded: the host could not decode the event.")
+    message: str = Field(description="Of the error.")
+    attempts: int
+    last_attempt: datetime
+    redrive_requested: bool = Field(description="A host will pass the event to the handler again.")
+    name: str = Field(description="Of the blob.")
+
+
+class DeadLettersReport(Report):
+    """The output of `deadletters list`: letters of the newest segment."""
+
+    version: int = SCHEMA_VERSION
+    container: str
+    folder: str = Field(description="Empty: no host has registered yet.")
+    hub: HubName
+    letters: list[DeadLetterRow] = Field(default=[], description="The newest ones, by partition and number.")
+    total: int = Field(default=0, description="All letters that match the filter.")
+    shown: int = Field(default=0, description="Length of `letters`.")
+
+
+class DeadLetterReport(Report):
+    """The output of `deadletters show`."""
+
+    version: int = SCHEMA_VERSION
+    name: str = Field(description="Of the blob.")
+    redrive_requested: bool
+    letter: Letter = Field(description="The content of the blob: the event, the error and the attempts.")
+
+
+class DeadLettersStep(Report):
+    """The letters of one partition that a command is for."""
+
+    partition: str
+    letters: int
+    first: int = Field(description="The lowest sequence number.")
+    last: int = Field(description="The highest sequence number.")
+
+
+class DeadLettersPlan(Report):
+    """The plan or result of `deadletters redrive` and `deadletters drop`."""
+
+    version: int = SCHEMA_VERSION
+    kind: Literal["DeadLettersPlan"] = "DeadLettersPlan"
+    command: str
+    dry_run: bool
+    refused: bool
+    done: bool
+    hub: HubName
+    steps: list[DeadLettersStep] = Field(default=[], description="Empty: no letters match.")
+    remaining: int = Field(default=0, description="Selected letters that the command leaves as they are.")
+    record: str | None = Field(default=None, description="Blob with the numbers of the dropped letters.")
+    why: str = Field(default="", description="Why the command is refused, or why letters remain.")
+    remedy: str = ""
 
 
 class LagRow(Report):

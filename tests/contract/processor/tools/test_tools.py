@@ -1,15 +1,19 @@
 """What the tools read and write, in both layouts, on the fake and on Azurite."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import structlog
 
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import lease_record_name
+from eventconsumer_processor.handler.api import Event, PartitionContext
+from eventconsumer_processor.handler.deadletter import UNDECODED, Attempts, Cause, DeadLetters, LetterFolder
 from eventconsumer_processor.identity.records import (
     Leases,
     Times,
@@ -29,9 +33,10 @@ from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.sink.slots import Draft, incarnation, utc_now
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.tools import adopt, apply, check, checkpoint, files, lag, leases, migrate
+from eventconsumer_processor.tools import adopt, apply, check, checkpoint, deadletters, files, lag, leases, migrate
 from eventconsumer_processor.tools import hub as hub_tool
 from eventconsumer_processor.tools.apply import backups, carry_out
+from eventconsumer_processor.tools.deadletters import Selection
 from eventconsumer_processor.tools.model import Action, Check, CheckpointsExport, PlanSource, Step
 from eventconsumer_processor.tools.policy import Rules
 from eventconsumer_storage.blobs import BlobInfo
@@ -168,6 +173,7 @@ async def test_nothing_is_made_by_looking(make: Make) -> None:
     await leases.read(shop.consumer)
     await checkpoint.read(shop.consumer)
     await files.read(shop.consumer)
+    await deadletters.read(shop.consumer, ALL)
     await lag.read(shop.consumer)
     plan = await shop.plan("0", -1)
     assert plan[0].action is Action.SET
@@ -194,6 +200,124 @@ async def test_files_are_listed_newest_last_with_their_dead_letters(make: Make) 
     assert (await files.read(shop.consumer, ["1"])).totals.events == 5
     later = datetime.now(UTC) + timedelta(days=4000)
     assert (await files.read(shop.consumer, since=later)).totals.files == 0
+
+
+HANDLER = {"processing": CONFIG["processing"] | {"handler": "shop:Shop", "handlerMode": "Replace"}}
+ALL = Selection()
+
+
+async def letters(shop: Shop, *places: tuple[str, int], error: str = "ValueError") -> DeadLetters:
+    """A host writes dead letters."""
+    found = DeadLetters(shop.world.blobs, "drained", "p", incarnation(INFO), "shop:Shop")
+    for partition, number in places:
+        event = Event(number, f"{number}", CREATED, None, b"body %d" % number, {"a": "b"}, {}, None, None, None)
+        context = PartitionContext(
+            "shop.example", "orders", "$Default", partition, "host", 1, number + 1, None, structlog.get_logger("test")
+        )
+        await found.put(context, event, Attempts(3, CREATED, CREATED), Cause(error, f"cannot digest {number}", "trace"))
+    return found
+
+
+async def test_dead_letters_are_listed_and_shown(make: Make) -> None:
+    shop = make(**HANDLER)
+    assert (await deadletters.read(shop.consumer, ALL)).total == 0
+    assert await deadletters.read_one(shop.consumer, "0", 5) is None
+    await shop.drain("0", 9)
+    await letters(shop, ("1", 3), ("0", 7), ("0", 5))
+    await shop.world.blobs.put(f"p/_deadletters/inc={incarnation(INFO)}/partition=0/seq={6:020d}.json", b"edited")
+    report = await deadletters.read(shop.consumer, ALL)
+    assert [(row.partition, row.sequence_number) for row in report.letters] == [("0", 5), ("0", 7), ("1", 3)]
+    assert (report.total, report.shown) == (4, 3)
+    first = report.letters[0]
+    assert (first.error, first.message, first.attempts) == ("ValueError", "cannot digest 5", 3)
+    assert (first.enqueued_time, first.last_attempt, first.redrive_requested) == (CREATED, CREATED, False)
+    assert (await deadletters.read(shop.consumer, Selection(["1"]))).total == 1
+    assert (await deadletters.read(shop.consumer, ALL, limit=2)).shown <= 2
+    shown = await deadletters.read_one(shop.consumer, "0", 5)
+    assert shown is not None
+    assert (shown.name, shown.letter.body_text) == (first.name, "body 5")
+    assert (shown.letter.properties, shown.letter.error.traceback) == ({"a": "b"}, "trace")
+
+
+async def test_a_redrive_is_requested_for_each_letter_whose_event_can_be_passed(make: Make) -> None:
+    shop = make(**HANDLER)
+    await shop.drain("0", 9)
+    await letters(shop, ("0", 5), ("0", 7), ("1", 3))
+    await letters(shop, ("0", 6), error=UNDECODED)
+    plan = await deadletters.redrive(shop.consumer, ALL, yes=False)
+    assert [(step.partition, step.letters, step.first, step.last) for step in plan.steps] == [
+        ("0", 2, 5, 7),
+        ("1", 1, 3, 3),
+    ]
+    assert (plan.dry_run, plan.done, plan.refused, plan.remaining) == (True, False, False, 1)
+    assert "1 letters stay: their events cannot be decoded" in plan.why
+    folder = LetterFolder("p", incarnation(INFO))
+    assert await shop.world.blobs.list(folder.requests) == []
+    done = await deadletters.redrive(shop.consumer, Selection(["0"], [5]), yes=True)
+    assert (done.done, len(done.steps)) == (True, 1)
+    assert [info.name for info in await shop.world.blobs.list(folder.requests)] == [folder.request("0", 5)]
+    rows = {(row.partition, row.sequence_number): row for row in (await deadletters.read(shop.consumer, ALL)).letters}
+    assert [place for place, row in rows.items() if row.redrive_requested] == [("0", 5)]
+    shown = await deadletters.read_one(shop.consumer, "0", 5)
+    assert shown is not None and shown.redrive_requested
+
+
+@pytest.mark.parametrize(
+    ("processing", "why"), [({}, "no handler"), ({"handler": "shop:Shop", "handlerMode": "Transform"}, "Transform")]
+)
+async def test_a_redrive_is_refused_where_no_handler_could_take_it(
+    make: Make, processing: dict[str, str], why: str
+) -> None:
+    shop = make(processing=CONFIG["processing"] | processing)
+    await shop.drain("0", 9)
+    await letters(shop, ("0", 5))
+    plan = await deadletters.redrive(shop.consumer, ALL, yes=True)
+    assert (plan.refused, plan.done, plan.steps) == (True, False, [])
+    assert why in plan.why and plan.remedy
+    assert await shop.world.blobs.list(LetterFolder("p", incarnation(INFO)).requests) == []
+
+
+async def test_dropped_letters_are_recorded_and_removed_with_their_requests(make: Make) -> None:
+    shop = make(**HANDLER)
+    await shop.drain("0", 9)
+    await letters(shop, ("0", 5), ("0", 7), ("1", 3))
+    await deadletters.redrive(shop.consumer, ALL, yes=True)
+    before = [info.name for info in await shop.world.blobs.list("p/_deadletters/")]
+    plan = await deadletters.drop(shop.consumer, Selection(["0"]), yes=False)
+    assert [(step.partition, step.letters) for step in plan.steps] == [("0", 2)]
+    assert (plan.dry_run, plan.done, plan.record) == (True, False, None)
+    assert [info.name for info in await shop.world.blobs.list("p/_deadletters/")] == before
+    done = await deadletters.drop(shop.consumer, Selection(["0"]), yes=True)
+    assert (done.done, done.remaining, done.steps) == (True, 0, plan.steps)
+    assert done.record is not None
+    record = await shop.world.blobs.read(done.record, 10_000)
+    assert record is not None
+    assert json.loads(record.data)["letters"] == {"0": [5, 7]}
+    folder = LetterFolder("p", incarnation(INFO))
+    left = {info.name for info in await shop.world.blobs.list("p/_deadletters/")}
+    assert left == {folder.letter("1", 3), folder.request("1", 3), done.record}
+    assert (await deadletters.drop(shop.consumer, Selection(["0"]), yes=True)).record is None, "there is none"
+
+
+async def test_a_letter_that_a_host_changes_during_the_command_is_not_dropped(make: Make) -> None:
+    shop = make(**HANDLER)
+    await shop.drain("0", 9)
+    await letters(shop, ("0", 5), ("0", 7))
+    walk, folder = shop.consumer.walk, LetterFolder("p", incarnation(INFO))
+
+    async def overtaken(prefix: str) -> AsyncIterator[BlobInfo]:
+        found = [info async for info in walk(prefix)]
+        changed = await shop.world.blobs.read(folder.letter("0", 5), 100_000)
+        assert changed is not None
+        await shop.world.blobs.put(changed.info.name, changed.data)  # a failed attempt
+        await shop.world.delete_blob(folder.letter("0", 7))  # processed
+        for info in found:
+            yield info
+
+    plan = await deadletters.drop(replace(shop.consumer, walk=overtaken), ALL, yes=True)
+    assert (plan.remaining, [(step.first, step.last) for step in plan.steps]) == (1, [(7, 7)])
+    assert "1 letters changed during the command" in plan.why
+    assert [row.sequence_number for row in (await deadletters.read(shop.consumer, ALL)).letters] == [5]
 
 
 async def test_lag_is_what_no_file_holds(make: Make) -> None:

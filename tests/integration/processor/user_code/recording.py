@@ -14,7 +14,10 @@ DIRECTORY = Path(os.environ.get("RECORD_DIRECTORY", "."))
 
 
 class Recording(EventProcessor):
-    """Notes every batch; `poison` in a body makes it fail, and so does a file named `down` for all."""
+    """Notes every batch; `poison` in a body makes it fail, and so does a file named `down` for all.
+
+    With a file named `corrected`, poison is processed; with a file named `stuck`, a dead letter is not answered.
+    """
 
     async def open(self, context: PartitionContext) -> None:
         self._note(context, open=context.next_sequence_number, epoch=context.epoch)
@@ -23,10 +26,14 @@ class Recording(EventProcessor):
         await asyncio.sleep(0)
         if (DIRECTORY / "down").exists():
             raise TryAgain("the database is down")
+        while batch.redriven and (DIRECTORY / "stuck").exists():
+            self._note(context, stuck=batch.sequence_numbers)
+            await asyncio.sleep(0.2)
         for event in batch:
-            if b"poison" in event.body:
+            if b"poison" in event.body and not (DIRECTORY / "corrected").exists():
                 raise ValueError(f"cannot digest {event.sequence_number}")
-        self._note(context, numbers=batch.sequence_numbers, bodies=[body.decode() for body in batch.bodies])
+        bodies = [body.decode() for body in batch.bodies]
+        self._note(context, numbers=batch.sequence_numbers, bodies=bodies, redriven=batch.redriven)
 
     async def close(self, context: PartitionContext, reason: CloseReason) -> None:
         self._note(context, close=str(reason))

@@ -5,12 +5,14 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.handler.api import Event, PartitionContext
-from eventconsumer_processor.handler.deadletter import Attempts, DeadLetters, cause_of
+from eventconsumer_processor.handler.api import Batch, Event, PartitionContext
+from eventconsumer_processor.handler.deadletter import Attempts, DeadLetters, LetterFolder, cause_of
+from eventconsumer_storage.errors import Damaged
 from tests.support.fakes.blobs import FakeBlobStore
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -58,7 +60,7 @@ async def test_a_letter_has_the_whole_envelope_the_attempts_and_the_error() -> N
         "partitionId": "3",
         "sequenceNumber": 42,
         "offset": "4200",
-        "enqueuedTime": "2026-01-02T00:00:00+00:00",
+        "enqueuedTime": "2026-01-02T00:00:00Z",
         "partitionKey": "k",
         "contentType": "text/plain",
         "messageId": "m",
@@ -71,8 +73,8 @@ async def test_a_letter_has_the_whole_envelope_the_attempts_and_the_error() -> N
         "host": "host-a",
         "epoch": 8,
         "attempts": 7,
-        "firstAttempt": "2026-01-02T00:00:00+00:00",
-        "lastAttempt": "2026-01-03T00:00:00+00:00",
+        "firstAttempt": "2026-01-02T00:00:00Z",
+        "lastAttempt": "2026-01-03T00:00:00Z",
         "error": {"type": "LookupError", "message": "no stock"},
     }
 
@@ -83,6 +85,37 @@ async def test_any_body_and_any_message_can_be_read_back(body: bytes, key: str, 
     assert base64.b64decode(document["body"]) == body
     assert document["bodyText"] is None or document["bodyText"].encode() == body
     assert document["partitionKey"] == key
+
+
+@given(
+    st.none() | st.binary(max_size=50),
+    st.none() | st.text(max_size=9),
+    st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=3),
+    st.datetimes(datetime(1970, 1, 1), datetime(9999, 1, 1)),  # noqa: DTZ001 - made UTC below
+)
+async def test_the_event_of_a_letter_is_the_one_that_was_passed(
+    body: bytes | None, key: str | None, properties: dict[str, str], at: datetime
+) -> None:
+    at = at.replace(tzinfo=UTC, microsecond=at.microsecond // 1000 * 1000)
+    of = Event(42, "4200", at, key, body, properties, {"subject": "s"}, None, "m", None)
+    blobs = FakeBlobStore(lambda: 0.0)
+    await letters(blobs).put(context(), of, ATTEMPTS, cause_of(failure()))
+    found = await LetterFolder("p", "era").read(blobs, "3", 42)
+    assert found is not None
+    assert [*Batch(found.letter.batch().rows())] == [of]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff", b'{"body": 1}'])
+async def test_a_blob_that_is_no_letter_is_named(content: bytes) -> None:
+    blobs = FakeBlobStore(lambda: 0.0)
+    assert await LetterFolder("p", "era").read(blobs, "3", 42) is None
+    await blobs.put(PATH, content)
+    with pytest.raises(Damaged, match=r"seq=00000000000000000042\.json is not a dead letter"):
+        await LetterFolder("p", "era").read(blobs, "3", 42)
+    document = await written(event(), failure())
+    await blobs.put(PATH, json.dumps(document | {"body": "no base64!"}).encode())
+    with pytest.raises(Damaged, match="is not a dead letter"):
+        await LetterFolder("p", "era").read(blobs, "3", 42)
 
 
 async def test_no_body_is_null() -> None:

@@ -24,7 +24,7 @@ from eventconsumer_processor.handler.api import (
     RejectEvents,
     TryAgain,
 )
-from eventconsumer_processor.handler.deadletter import DeadLetters
+from eventconsumer_processor.handler.deadletter import LOOK_SECONDS, DeadLetters
 from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.source.batch import EventBatch
@@ -35,6 +35,7 @@ from tests.support.fakes.virtual import virtual
 
 PLACE = PartitionIdentity("shop.example", "orders", "$Default", "0", "host-a")
 FOLDER = "p/_deadletters/inc=era/partition=0/seq="
+REQUESTS = "p/_deadletters/inc=era/redrive/partition=0/seq="
 
 
 def now() -> float:
@@ -111,7 +112,22 @@ class Bench:
         )
 
     def letters(self) -> list[int]:
-        return [int(name.removeprefix(FOLDER).split(".")[0]) for name in sorted(self.blobs.blobs)]
+        names = sorted(name for name in self.blobs.blobs if name.startswith(FOLDER))
+        return [int(name.removeprefix(FOLDER).split(".")[0]) for name in names]
+
+    def requests(self) -> list[int]:
+        names = sorted(name for name in self.blobs.blobs if name.startswith(REQUESTS))
+        return [int(name.removeprefix(REQUESTS).split(".")[0]) for name in names]
+
+    async def request(self, *numbers: int) -> None:
+        """A user wants these events to be passed again."""
+        for number in numbers:
+            await self.blobs.put(f"{REQUESTS}{number:020d}.json", b"")
+
+    async def redrive(self, most: int = 100) -> None:
+        """What the pump calls between batches, after the time between two looks."""
+        await asyncio.sleep(LOOK_SECONDS)
+        await self.handler.redrive(self.stop, most)
 
     def letter(self, number: int) -> dict[str, object]:
         document: dict[str, object] = json.loads(self.blobs.blobs[f"{FOLDER}{number:020d}.json"].data)
@@ -190,7 +206,7 @@ async def test_a_poison_event_becomes_a_dead_letter_and_the_order_is_kept() -> N
     letter = bench.letter(13)
     assert letter["attempts"] == len([call for call in recorder.calls if 13 in call])
     assert letter["error"]["type"] == "ValueError"  # type: ignore[index]
-    assert letter["firstAttempt"] == "2026-01-01T00:00:00+00:00" < str(letter["lastAttempt"])
+    assert letter["firstAttempt"] == "2026-01-01T00:00:00Z" < str(letter["lastAttempt"])
     assert [problem.reason for problem in bench.handler.problems()] == ["DeadLetters"]
 
 
@@ -568,3 +584,149 @@ async def test_the_context_says_how_far_the_partition_has_come_where_events_carr
     await bench.process(batch_of(10, 11).noting(came).after(10))
     await bench.process(batch_of(12))
     assert seen == [came, None]
+
+
+class Healing(Recorder):
+    """Fails on some events until they are healed, and notes which events were dead letters."""
+
+    def __init__(self, *bad: int) -> None:
+        super().__init__(lambda given: self.error if self.bad & set(given) else None)
+        self.bad = set(bad)
+        self.error: Exception = ValueError("bad event")
+        self.again: list[int] = []
+
+    async def process_events(self, context: PartitionContext, batch: Batch) -> None:
+        if batch.redriven:
+            self.again += batch[:1].sequence_numbers
+            assert batch[:1].redriven
+        await super().process_events(context, batch)
+
+
+@virtual
+async def test_a_dead_letter_that_is_passed_again_and_processed_is_removed() -> None:
+    healing = Healing(11, 12, 14)
+    bench = await opened(healing, attempts=1)
+    assert await bench.process(batch_of(*range(10, 16))) == 6
+    assert bench.letters() == [11, 12, 14]
+    healing.bad.clear()
+    await bench.redrive()
+    assert healing.again == [], "nobody asked for it"
+    await bench.request(12, 14, 99)  # 99 is no dead letter any more
+    await bench.handler.redrive(bench.stop, 100)
+    assert healing.again == [], "storage is not asked before a batch each time"
+    await bench.redrive(1)
+    assert (healing.again, bench.letters(), bench.requests()) == ([12], [11, 14], [14, 99])
+    await bench.handler.redrive(bench.stop, 100)
+    assert (healing.again, bench.letters(), bench.requests()) == ([12, 14], [11], [])
+    assert healing.succeeded == [10, 13, 15, 12, 14]
+    assert healing.positions[-1] == (16, 15), "the progress stays"
+    assert await bench.process(batch_of(16)) == 1
+    assert b'redriven_events_total{partition="0"} 2.0' in bench.metrics.text()
+    (problem,) = bench.handler.problems()
+    assert "3 events since" in problem.message
+    await bench.blobs.remove(f"{FOLDER}{11:020d}.json", if_match=bench.blobs.blobs[f"{FOLDER}{11:020d}.json"].etag)
+    await bench.redrive()
+    assert bench.handler.problems() == [], "no dead letter is left"
+
+
+@virtual
+async def test_a_dead_letter_that_fails_again_stays_with_one_attempt_more() -> None:
+    healing = Healing(11)
+    bench = await opened(healing, attempts=2)
+    assert await bench.process(batch_of(10, 11)) == 2
+    before = bench.letter(11)
+    healing.error = RejectEvents([11], "still bad")
+    await bench.request(11)
+    await bench.redrive()
+    after = bench.letter(11)
+    assert (healing.again, bench.letters(), bench.requests()) == ([11], [11], [])
+    assert after["attempts"] == int(str(before["attempts"])) + 1
+    assert after["error"]["message"] == "still bad"  # type: ignore[index]
+    assert (after["firstAttempt"], after["body"]) == (before["firstAttempt"], before["body"])
+    assert str(after["lastAttempt"]) > str(before["lastAttempt"])
+    assert await bench.process(batch_of(12)) == 1
+
+
+@virtual
+async def test_a_dead_letter_waits_while_the_handler_says_try_again_or_the_partition_stops() -> None:
+    healing = Healing(11, 12)
+    bench = await opened(healing, attempts=1)
+    assert await bench.process(batch_of(10, 11, 12)) == 3
+    before = bench.letter(11)
+    healing.error = TryAgain("database down")
+    await bench.request(11, 12)
+    await bench.redrive()
+    await bench.handler.redrive(bench.stop, 100)
+    assert healing.again == [11], "again after the next look"
+    assert (bench.letter(11), bench.requests()) == (before, [11, 12])
+    healing.bad.clear()
+    bench.stop.set()
+    await bench.redrive()
+    assert healing.again == [11]
+    bench.stop.clear()
+    await bench.redrive()
+    assert (healing.again, bench.letters(), bench.requests()) == ([11, 11, 12], [], [])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["list", "read", "remove", "put"]), st.booleans()), max_size=6), st.booleans()
+)
+def test_no_dead_letter_is_lost_when_storage_or_the_host_fails_in_any_step(
+    faults: list[tuple[str, bool]], fails: bool
+) -> None:
+    @virtual
+    async def run() -> None:
+        healing = Healing(10, 11)
+        bench = await opened(healing, attempts=1)
+        assert await bench.process(batch_of(10, 11)) == 2
+        if not fails:
+            healing.bad.clear()
+        await bench.request(10, 11)
+        bench.blobs.faults += [Fault(operation, applied) for operation, applied in faults]
+        for _ in range(len(faults) + 1):
+            await bench.redrive()
+            processed = set(healing.succeeded)
+            assert processed | set(bench.letters()) == {10, 11}
+            assert set(bench.letters()) - processed <= set(bench.requests()) or fails
+        bench.blobs.faults.clear()
+        await bench.redrive()
+        assert bench.requests() == []
+        assert bench.letters() == ([10, 11] if fails else [])
+        if not fails:
+            assert sorted(healing.succeeded) == [10, 11], "a host passes it once, although its letter stays for a while"
+
+    run()
+
+
+@virtual
+async def test_a_request_that_cannot_be_met_is_removed_and_the_letter_stays() -> None:
+    recorder = Recorder()
+    bench = await opened(recorder)
+    assert await bench.process(batch_of(10, undecoded=(10,))) == 1
+    await bench.blobs.put(f"{FOLDER}{11:020d}.json", b"edited")
+    await bench.request(10, 11)
+    await bench.redrive()
+    assert (recorder.calls, bench.letters(), bench.requests()) == ([], [10, 11], [])
+
+
+@virtual
+async def test_transform_passes_no_dead_letter_again() -> None:
+    editor = Editor(set(), poison(10))
+    bench = await opened(editor, 1, HandlerMode.TRANSFORM)
+    assert await bench.process(batch_of(10, 11)) == 2
+    await bench.request(10)
+    await bench.redrive()
+    assert (editor.calls.count((10,)), bench.letters(), bench.requests()) == (1, [10], [10])
+
+
+@virtual
+async def test_a_result_that_does_not_fit_the_mode_is_a_failure_of_a_dead_letter_too() -> None:
+    class Keeper:
+        def process_events(self, context: PartitionContext, batch: Batch) -> pa.Table:
+            return pa.table({"sequence_number": [*batch.sequence_numbers]})
+
+    bench = await opened(Keeper(), 1)  # type: ignore[arg-type]
+    assert await bench.process(batch_of(10)) == 1
+    await bench.request(10)
+    await bench.redrive()
+    assert (bench.letters(), bench.requests(), bench.letter(10)["attempts"]) == ([10], [], 2)

@@ -317,3 +317,32 @@ async def test_open_that_fails_is_a_problem_and_tried_again() -> None:
     await eventually(lambda: shop.checkpoint() == 4)
     assert running.pump.problems() == []
     await running.stop()
+
+
+@virtual
+@pytest.mark.parametrize("mode", ["Precede", "Replace"])
+async def test_a_dead_letter_is_passed_again_between_batches_and_files_stay_as_they_are(mode: str) -> None:
+    shop = Shop(mode)
+    bad = {3}
+
+    def poison(batch: Batch) -> None:
+        if bad & set(batch.sequence_numbers):
+            raise ValueError("bad")
+
+    shop.fail = poison
+    shop.partition.add(*bodies(10))
+    running = await shop.pump()
+    await eventually(lambda: shop.checkpoint() == 9)
+    letter = f"p/_deadletters/inc=era/partition=0/seq={3:020d}.json"
+    assert letter in shop.sink.blobs and 3 not in shop.handled()
+    files = shop.files()
+    bad.clear()
+    await shop.sink.put(f"p/_deadletters/inc=era/redrive/partition=0/seq={3:020d}.json", b"")
+    await eventually(lambda: letter not in shop.sink.blobs)
+    assert shop.handled()[-1] == 3
+    shop.partition.add(*bodies(10))
+    await eventually(lambda: shop.checkpoint() == 19)
+    assert shop.handled() == [0, 1, 2, *range(4, 10), 3, *range(10, 20)]
+    assert {start: numbers for start, numbers in shop.files().items() if start in files} == files
+    assert shop.rows() == ([*range(20)] if mode == "Precede" else [])
+    assert await running.stop() == "Shutdown"

@@ -119,6 +119,9 @@ class Dropping:
         numbers = batch.numbers.tolist()
         return len(batch), batch.take([at for at, number in enumerate(numbers) if number not in self._unwanted])
 
+    async def redrive(self, stop: asyncio.Event, most: int) -> None:
+        """See `Handling`."""
+
     async def close(self, *, lost: bool) -> None:
         pass
 

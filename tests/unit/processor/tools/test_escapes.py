@@ -1,5 +1,6 @@
 """Names of blobs, owners and messages of services do not control the terminal on which a tool prints them."""
 
+import dataclasses
 import enum
 import json
 import types
@@ -23,12 +24,15 @@ from eventconsumer_processor.audit import show as audit
 from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.certify import command as certify
 from eventconsumer_processor.certify.model import CertifyReport
-from eventconsumer_processor.tools import adopt, apply, check, checkpoint, files, hub, lag, leases
+from eventconsumer_processor.tools import adopt, apply, check, checkpoint, deadletters, files, hub, lag, leases
 from eventconsumer_processor.tools.cli import show
 from eventconsumer_processor.tools.model import (
     AdoptReport,
     CheckpointsReport,
     CheckReport,
+    DeadLetterReport,
+    DeadLettersPlan,
+    DeadLettersReport,
     FilesReport,
     HubAcceptReport,
     LagReport,
@@ -44,6 +48,9 @@ TABLES: list[tuple[type[Report], Callable[[Any, Console], None]]] = [
     (CertifyReport, certify.table),
     (CheckpointsReport, checkpoint._table),
     (CheckReport, check._table),
+    (DeadLetterReport, deadletters._details),
+    (DeadLettersPlan, deadletters._plan_table),
+    (DeadLettersReport, deadletters._table),
     (FilesReport, partial(files._table, gaps=False)),
     (FilesReport, partial(files._table, gaps=True)),
     (HubAcceptReport, hub._table),
@@ -66,6 +73,9 @@ def attacked(kind: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         found = {name: attacked(field.annotation) for name, field in kind.model_fields.items()}
         return kind.model_construct(**found)
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return kind(**{field.name: attacked(hints[field.name]) for field in dataclasses.fields(kind)})  # type: ignore[operator]
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return list(kind)[-1]
     origin, inner = typing.get_origin(kind), typing.get_args(kind)

@@ -28,6 +28,7 @@ from eventconsumer_processor.problems import SINK
 from eventconsumer_processor.tools.check import Checks, check_writable, judge_account, judge_clock
 from eventconsumer_processor.tools.checkpoint import parse
 from eventconsumer_processor.tools.cli import run
+from eventconsumer_processor.tools.deadletters import Selection, selection
 from eventconsumer_processor.tools.files import Newest, read
 from eventconsumer_processor.tools.lag import totals_of
 from eventconsumer_processor.tools.leases import natural
@@ -391,3 +392,31 @@ async def test_a_container_that_may_not_be_written_is_told_with_the_role(operati
 def test_an_audit_can_be_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["audit", "-o", "yaml", "--config", "/nowhere/config.json"]) == 3
     assert yaml.safe_load(capsys.readouterr().out)["verdict"] == "Unreadable"
+
+
+@pytest.mark.parametrize(
+    ("partitions", "numbers", "every", "said"),
+    [
+        ([], [], False, "select dead letters with --partition"),
+        ([], [5], False, "exactly one --partition"),
+        (["0", "1"], [5], False, "exactly one --partition"),
+        (["0"], [], True, "--all selects all"),
+        ([], [5], True, "--all selects all"),
+    ],
+)
+def test_no_dead_letters_are_selected_by_mistake(
+    partitions: list[str], numbers: list[int], every: bool, said: str
+) -> None:
+    with pytest.raises(CommandError, match=said):
+        selection(partitions, numbers, every=every)
+
+
+def test_dead_letters_are_selected_by_partition_and_number() -> None:
+    places = [("0", 5), ("0", 6), ("1", 5)]
+
+    def selected(by: Selection) -> list[tuple[str, int]]:
+        return [place for place in places if by.has(place)]
+
+    assert selected(selection([], [], every=True)) == places
+    assert selected(selection(["0"], [], every=False)) == [("0", 5), ("0", 6)]
+    assert selected(selection(["0"], [5, 7], every=False)) == [("0", 5)]
