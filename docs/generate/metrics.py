@@ -12,6 +12,7 @@ from eventconsumer_api.host_report import (
     FleetReport,
     HostReport,
     HostState,
+    NoticesReport,
     PartitionLag,
     PartitionReport,
     Problem,
@@ -97,6 +98,7 @@ def _report() -> HostReport:
             events=0,
             bytes=0,
             table=TableReport(version=0, files=0, events=0),
+            notices=NoticesReport(pending_events=0),
             watermark=WatermarkReport(files=NOW, commits=NOW),
         ),
     )

@@ -31,6 +31,11 @@ AZURE_STORAGE_SUFFIXES = ("core.windows.net", _DNS_ZONES, "core.usgovcloudapi.ne
 SUFFIX_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 HostSuffix = Annotated[str, Field(max_length=253, pattern=SUFFIX_PATTERN)]
 
+# The endpoint of notices: a host name in lower case and a path, no user, password, query or encoded character, so that
+# an allowed prefix and a URL are compared as texts.
+NOTICE_URL_PATTERN = r"^https?://[a-z0-9.-]+(:[0-9]{1,5})?/([A-Za-z0-9._~-]+/)*[A-Za-z0-9._~-]*$"
+_DOTS = re.compile(r"/\.{1,2}(/|$)")
+
 _NAME = re.compile(r"[a-z0-9.-]+(:[0-9]{1,5})?")
 # One label, and the ports of AMQP and WebSockets. A namespace with a private endpoint keeps this name.
 # Source: learn.microsoft.com/azure/event-hubs/private-link-service
@@ -85,6 +90,31 @@ def proxy_problem(host: str, suffixes: Collection[str]) -> EndpointProblem | Non
     """
     forms = (_with_suffix(r"([a-z0-9-]+\.)*SUFFIX(:[0-9]{1,5})?", suffix) for suffix in suffixes)
     return _problem(host, forms, f"under an allowed domain ({', '.join(suffixes) or 'there is none'})", "proxySuffixes")
+
+
+def notice_problem(url: str, allowed: Collection[str]) -> EndpointProblem | None:
+    """Why hosts must not send notices to a URL, or None if they may.
+
+    Plain HTTP and addresses are allowed where the administrator names them: a receiver may be inside the network.
+
+    Args:
+        url: Of the form of NOTICE_URL_PATTERN.
+        allowed: Allowed URLs; one that ends with a slash allows all URLs below it.
+    """
+    if not _DOTS.search(url) and any(url.startswith(each) if each.endswith("/") else url == each for each in allowed):
+        return None
+    choice = ", ".join(allowed) or "there is none"
+    return EndpointProblem(
+        Reason.ENDPOINT_NOT_ALLOWED,
+        f"{url} is not an allowed endpoint ({choice}): correct the URL, or ask the operator's administrator to extend "
+        "noticeEndpoints",
+    )
+
+
+def port_of(url: str) -> int:
+    """The port of a URL of the form of NOTICE_URL_PATTERN."""
+    parts = urlsplit(url)
+    return parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def service_of(host: str) -> str:

@@ -18,6 +18,7 @@ from eventconsumer_api.v1alpha1 import (
     HubTransport,
     LeaseDialect,
     LeaseLayout,
+    NoticeFormat,
     Processing,
     Roll,
     StartingPosition,
@@ -117,6 +118,15 @@ class FilesConfig(Model):
     empty_files: bool = False
 
 
+class NoticesConfig(Model):
+    """The receiver of notices about files."""
+
+    url: str
+    format: NoticeFormat = NoticeFormat.CLOUD_EVENTS
+    header: str = Field(default="Authorization", description="Name of the header with the credential.")
+    credential: Credential | None = Field(default=None, description="Value of that header; absent: no header.")
+
+
 class BatchConfig(Model):
     """Conditions under which the leading host freezes a Spark batch, and limits of the batch."""
 
@@ -147,6 +157,11 @@ class HostConfig(Model):
         default=None,
         description="The table over the files; absent: none.",
         exclude_if=lambda table: table is None,  # unknown to hosts of older versions
+    )
+    notices: NoticesConfig | None = Field(
+        default=None,
+        description="The receiver of notices about files; absent: none.",
+        exclude_if=lambda notices: notices is None,  # unknown to hosts of older versions
     )
     batches: BatchConfig | None = Field(description="Spark batches, which the leading host freezes; absent: none.")
     replay: ReplayConfig | None = Field(default=None, description="Read up to an end and stop; absent: no end.")

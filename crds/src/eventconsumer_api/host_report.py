@@ -124,6 +124,17 @@ class TableReport(ShownReport):
     )
 
 
+class NoticesReport(ShownReport):
+    """The notices about files."""
+
+    pending_events: Count = Field(
+        description="Events in files whose notice is not acknowledged, as far as they are known."
+    )
+    acknowledged_at: AwareDatetime | None = Field(
+        default=None, description="Time of the last acknowledged notice; absent: none since this host leads."
+    )
+
+
 class WatermarkReport(ShownReport):
     """Times up to which all events of every partition are in files, and in committed batches."""
 
@@ -180,6 +191,7 @@ class FleetReport(ShownReport):
     )
     watermark: WatermarkReport | None = Field(default=None, description="What is complete; absent: unknown.")
     table: TableReport | None = Field(default=None, description="The table over the files; absent: none, or unknown.")
+    notices: NoticesReport | None = Field(default=None, description="The notices; absent: none, or unknown.")
 
     @property
     def open_batch(self) -> BatchReport | None:

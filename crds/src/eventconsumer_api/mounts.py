@@ -6,9 +6,9 @@ checks a configuration before the resource exists.
 
 from typing import Any
 
-from eventconsumer_api.host_config import Credential, HostConfig, ProxyConfig
+from eventconsumer_api.host_config import Credential, HostConfig, NoticesConfig, ProxyConfig
 from eventconsumer_api.labels import SECRETS_DIR
-from eventconsumer_api.v1alpha1 import Authentication, Proxy, SecretKeyRef
+from eventconsumer_api.v1alpha1 import Authentication, Notices, Proxy, SecretKeyRef
 
 # Folders under SECRETS_DIR, one for each credential, and the one file in each. A fixed file name: the key of a Secret
 # is the user's text and must not become a path.
@@ -16,6 +16,7 @@ HUB_SECRET = "event-hub"  # noqa: S105 - a folder
 LEASE_SECRET = "lease-store"  # noqa: S105 - a folder
 SINK_SECRET = "sink"  # noqa: S105 - a folder
 PROXY_SECRET = "proxy"  # noqa: S105 - a folder
+NOTICES_SECRET = "notices"  # noqa: S105 - a folder
 SECRET_FILE = "connection-string"  # noqa: S105 - a file name
 
 
@@ -47,6 +48,18 @@ def proxy_config(proxy: Proxy | None) -> ProxyConfig | None:
     )
 
 
+def notices_config(notices: Notices | None) -> NoticesConfig | None:
+    """The receiver of a host's notices; None: none."""
+    if notices is None:
+        return None
+    given = notices.authentication
+    if given is None:
+        return NoticesConfig(url=notices.url, format=notices.format)
+    field = "spec.sink.notices.authentication.headerSecretRef"
+    credential = _mounted(field, NOTICES_SECRET, given.header_secret_ref)
+    return NoticesConfig(url=notices.url, format=notices.format, header=given.header, credential=credential)
+
+
 def credentials(config: HostConfig) -> dict[str, Credential]:
     """The credentials of a host by the folder of their Secret."""
     found = {
@@ -55,7 +68,8 @@ def credentials(config: HostConfig) -> dict[str, Credential]:
         SINK_SECRET: config.sink.credential,
     }
     proxy = config.proxy and config.proxy.credential
-    return found | ({PROXY_SECRET: proxy} if proxy else {})
+    notices = config.notices and config.notices.credential
+    return found | ({PROXY_SECRET: proxy} if proxy else {}) | ({NOTICES_SECRET: notices} if notices else {})
 
 
 def _mounted(field: str, folder: str, secret: SecretKeyRef) -> Credential:

@@ -118,6 +118,13 @@ class TableStatus(ShownReport):
     last_commit_time: datetime | None = Field(default=None, description="Time of the last commit to the table.")
 
 
+class NoticesStatus(ShownReport):
+    """The notices about drained files."""
+
+    pending_events: Count = Field(default=0, description="Events in files whose notice is not acknowledged.")
+    last_time: datetime | None = Field(default=None, description="Time of the last acknowledged notice.")
+
+
 class StorageStatus(ShownReport):
     """What the hosts ask of storage, both containers: estimates, to two digits, that follow changes above a tenth."""
 
@@ -238,6 +245,7 @@ class EventConsumerStatus(ShownReport):
     replay: ReplayStatus | None = Field(default=None, description="The replay. Absent: none requested.")
     drained: DrainedStatus = Field(default=DrainedStatus(), description="Drained events and files.")
     table: TableStatus | None = Field(default=None, description="The table over the files. Absent: none.")
+    notices: NoticesStatus | None = Field(default=None, description="The notices about files. Absent: none.")
     storage: StorageStatus = Field(default=StorageStatus(), description="Storage requests of the hosts.")
     spark: SparkStatus | None = Field(default=None, description="Spark. Absent: not enabled.")
     effective: EffectiveStatus | None = Field(default=None, description="Computed values. Absent: invalid spec.")

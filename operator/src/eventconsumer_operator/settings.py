@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
 
-from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES, SUFFIX_PATTERN
+from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES, NOTICE_URL_PATTERN, SUFFIX_PATTERN
 from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
 from eventconsumer_api.scheduling import is_reserved
 from eventconsumer_api.spark import Launcher
@@ -39,6 +39,8 @@ class Settings:
         hub_suffixes: Allowed suffixes of namespaces of Event Hubs: a host is <namespace>.<suffix>.
         storage_suffixes: Allowed suffixes of storage accounts: a host is <account>.blob.<suffix>, or has dfs for blob.
         proxy_suffixes: Allowed domains of spec.proxy.url; empty: none.
+        notice_endpoints: Allowed values of spec.sink.notices.url, or what they start with, for one that ends with a
+            slash; empty: none.
         allow_insecure_endpoints: Allow plain HTTP and AMQP, IP addresses, localhost and any domain; for emulators only.
         egress_cidrs: Ranges of addresses that spec.processing.egress may name, or parts of them; empty: none.
         egress_namespaces: Namespaces whose pods spec.processing.egress may name, besides its own.
@@ -72,6 +74,7 @@ class Settings:
     hub_suffixes: tuple[str, ...] = AZURE_HUB_SUFFIXES
     storage_suffixes: tuple[str, ...] = AZURE_STORAGE_SUFFIXES
     proxy_suffixes: tuple[str, ...] = ()
+    notice_endpoints: tuple[str, ...] = ()
     allow_insecure_endpoints: bool = False
     egress_cidrs: tuple[str, ...] = ()
     egress_namespaces: tuple[str, ...] = ()
@@ -180,6 +183,7 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         hub_suffixes=tuple(given.hub_suffix) or AZURE_HUB_SUFFIXES,
         storage_suffixes=tuple(given.storage_suffix) or AZURE_STORAGE_SUFFIXES,
         proxy_suffixes=tuple(given.proxy_suffix),
+        notice_endpoints=tuple(given.notice_endpoint),
         allow_insecure_endpoints=given.allow_insecure_endpoints,
         egress_cidrs=tuple(given.egress_cidr),
         egress_namespaces=tuple(given.egress_namespace),
@@ -271,6 +275,14 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         type=_suffix,
         help="allowed domain of spec.proxy.url; may be repeated; default: none",
     )
+    parser.add_argument(
+        "--notice-endpoint",
+        action="append",
+        default=[],
+        type=_notice_endpoint,
+        help="allowed value of spec.sink.notices.url, such as https://hooks.example.com/files, or what it starts with, "
+        "if it ends with a slash; may be repeated; default: none",
+    )
     parser.add_argument("--endpoint-suffix", type=_replaced, help=argparse.SUPPRESS)
     parser.add_argument(
         "--egress-cidr",
@@ -323,6 +335,15 @@ def _storage_suffix(text: str) -> str:
             f"{text} names a service: write the part after it, {rest or 'core.windows.net'}"
         )
     return suffix
+
+
+def _notice_endpoint(text: str) -> str:
+    if not re.fullmatch(NOTICE_URL_PATTERN, text):
+        raise argparse.ArgumentTypeError(
+            f"{text} is not an endpoint of notices: write it like https://hooks.example.com/files, in lower case, with "
+            "a path and without a query"
+        )
+    return text
 
 
 def _replaced(text: str) -> str:

@@ -11,6 +11,7 @@ EventConsumerError
 ├── LeaseInvalid        the body of a lease blob cannot be parsed
 ├── LeaseLost           another host owns the partition: stop at once, commit nothing
 ├── ChainEnded          `hub accept` ended the chain: continue in the next segment
+├── NoticeFailed        the endpoint did not acknowledge a notice: send it again
 ├── Fenced              a file of a higher epoch is in the chain: this host is a zombie and must stop
 └── CommandError        a command cannot run as it was called
 """
@@ -68,6 +69,26 @@ class ChainEnded(EventConsumerError):
             f"the files of partition {partition} were ended by kubectl eventconsumer hub accept: they continue in "
             "the next segment"
         )
+
+
+class NoticeFailed(EventConsumerError):
+    """The endpoint did not acknowledge a notice.
+
+    Attributes:
+        field: Path of the field to change.
+        retry_after: Pause that the endpoint asks for, seconds; 0: none.
+        lasting: Whether a user must change something.
+        only_this: Whether the endpoint may accept other notices.
+    """
+
+    def __init__(
+        self, field: str, cause: str, *, retry_after: float = 0.0, lasting: bool = False, only_this: bool = False
+    ) -> None:
+        super().__init__(f"the endpoint of notices does not acknowledge a notice: {cause}")
+        self.field = field
+        self.retry_after = retry_after
+        self.lasting = lasting
+        self.only_this = only_this
 
 
 class CommandError(EventConsumerError):

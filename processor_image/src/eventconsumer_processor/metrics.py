@@ -18,7 +18,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from eventconsumer_api.host_report import FleetReport, HostReport, HostState, TableReport
+from eventconsumer_api.host_report import FleetReport, HostReport, HostState, NoticesReport, TableReport
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series
 
@@ -67,6 +67,7 @@ class State(Collector):
         yield from (state, epoch, written, problem, *_lags(report))
         yield from _batches(report.fleet if self._spark else None)
         yield from _table(report.fleet.table if report.fleet else None)
+        yield _notices(report.fleet.notices if report.fleet else None)
         yield _watermark(report.fleet)
 
 
@@ -124,6 +125,17 @@ def _table(table: TableReport | None) -> Iterator[Metric]:
         events.add_metric([], table.events)
         pending.add_metric([], table.pending_files)
     yield from (version, files, events, pending)
+
+
+def _notices(notices: NoticesReport | None) -> Metric:
+    pending = _gauge(
+        "notices_pending_events",
+        "Events in files whose notice is not acknowledged, as far as they are known (leading host only, where there "
+        "are notices).",
+    )
+    if notices:
+        pending.add_metric([], notices.pending_events)
+    return pending
 
 
 def _watermark(fleet: FleetReport | None) -> Metric:
@@ -196,6 +208,12 @@ class Metrics:
         )
         self.storage_calls = self._counter(
             "storage_calls", "Storage requests by operation and outcome: ok, or the error.", "operation", "outcome"
+        )
+        self.notices = self._counter(
+            "notices",
+            "Notices sent by this host, by outcome: acknowledged, refused (the endpoint does not accept this one), or "
+            "failed.",
+            "outcome",
         )
         self.buffered = self._gauge(
             "buffered_bytes", "Size of events that are received but not committed, bytes.", "partition"

@@ -14,6 +14,7 @@ from eventconsumer_processor.errors import (
     HubBusy,
     HubNotFound,
     HubUnauthorized,
+    NoticeFailed,
     PositionRefused,
     SourceError,
 )
@@ -340,12 +341,24 @@ def undecoded(partition: str, count: int, newest: int) -> Problem:
     )
 
 
+def notices_failing(error: NoticeFailed) -> Problem:
+    """The endpoint does not acknowledge notices."""
+    remedy = "" if error.lasting else ". Check the endpoint, its host name, DNS, firewall and network policies"
+    return Problem(
+        field=error.field,
+        reason=Reason.NOTICES_FAILING,
+        message=f"{error}{remedy}. The host sends it again, and skips no notice; events are written to files meanwhile",
+    )
+
+
 def of(config: HostConfig, part: str, error: EventConsumerError) -> Problem:
     """The problem for any error of one part (`HUB`, `LEASES` or `SINK`)."""
     if isinstance(error, Blocked):
         return error.problem
     if isinstance(error, ChainEnded):
         return chain_ended(error)
+    if isinstance(error, NoticeFailed):
+        return notices_failing(error)
     if isinstance(error, SourceError):
         return hub_problem(config.event_hub, error)
     location = config.leases.location if part == LEASES else config.sink

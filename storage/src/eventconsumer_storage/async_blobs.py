@@ -43,6 +43,11 @@ class AzureBlobStore:
         """See `BlobStore`."""
         return account_name(self._service.url)
 
+    @property
+    def url(self) -> str:
+        """See `BlobStore`. The client's URL may contain a shared access signature."""
+        return urlsplit(self._container.url)._replace(query="", fragment="").geturl().rstrip("/")
+
     async def ensure_container(self) -> None:
         """See `BlobStore`. Checks first, so that a credential without permission to create containers can be used."""
         if await self.container_exists():

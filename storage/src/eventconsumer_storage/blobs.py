@@ -50,6 +50,10 @@ class BlobStore(Protocol):
     def account(self) -> str:
         """Name of the storage account."""
 
+    @property
+    def url(self) -> str:
+        """URL of the container, without a credential and a slash at the end."""
+
     async def ensure_container(self) -> None:
         """Create the container if it does not exist."""
 

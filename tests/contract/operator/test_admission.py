@@ -43,6 +43,7 @@ VALUES = ",".join(
         "priorityClasses={drain}",
         "storageClasses={fast}",
         "proxySuffixes={proxy.example}",
+        r"noticeEndpoints={https://hooks.example/files,http://10.1.2.3:8080/shop/}",
     )
 )
 REQUIRED, PREFERRED = (
@@ -82,6 +83,11 @@ def secret(part: str, name: str) -> dict[str, Any]:
 
 def proxy(url: str, name: str = "s") -> dict[str, Any]:
     return spec_with("proxy", {"url": url, "credentialsSecretRef": {"name": name, "key": "k"}})
+
+
+def notices(url: str, name: str = "s") -> dict[str, Any]:
+    reference = {"name": name, "key": "k"}
+    return spec_with("sink.notices", {"url": url, "authentication": {"headerSecretRef": reference}})
 
 
 def terms(kind: str, key: str) -> dict[str, Any]:
@@ -133,6 +139,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "pods of its own namespace": egress(podSelector={"matchLabels": {"app": "redis"}}),
     "pods of a namespace": egress(podSelector={}, namespaces=["data"]),
     "a proxy under an allowed domain": proxy("http://Proxy.example:3128"),
+    "an endpoint of notices": notices("https://hooks.example/files"),
+    "an endpoint of notices below an allowed one": notices("http://10.1.2.3:8080/shop/orders"),
     "labels and annotations": pods(labels={"team": "a", LONG_LABEL: "b"}, annotations={"shop.example/x": "y"}),
     "a priority class": pods(priorityClassName="drain"),
     "a taint": pods(tolerations=[{"key": "drain", "operator": "Exists"}, {"key": "shop.example/x", "value": "1"}]),
@@ -263,6 +271,22 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         spec_with("spark", {"output": {"path": "abfss://out@evil.example/x"}}),
     ),
     "a proxy elsewhere": (PROXY, proxy("http://proxy.example.com:3128")),
+    **{
+        f"notices to {url}": ("spec.sink.notices.url", notices(url))
+        for url in (
+            "https://hooks.example/files/other",
+            "https://hooks.example.evil.example/files",
+            "http://10.1.2.3:8080/shop/../admin",
+            "http://169.254.169.254/metadata",
+        )
+    },
+    **{
+        f"the Secret {name} in notices": (
+            "spec.sink.notices.authentication.headerSecretRef.name",
+            notices("https://hooks.example/files", name),
+        )
+        for name in ("eventconsumer-fleet-key", "registry", "sh.helm.release.v1.x.v1", "other")
+    },
     "a buffer above the default limit": (BUFFER, spec_with("processing.bufferBytes", 568 * MIB + 1)),
     "a buffer above a limit": (
         BUFFER,

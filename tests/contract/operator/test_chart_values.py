@@ -92,6 +92,7 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
         'hubSuffixes=["hubs.example.com"]',
         'storageSuffixes=["example.com"]',
         'proxySuffixes=["proxy.example.com"]',
+        'noticeEndpoints=["https://hooks.example.com/files/"]',
         'networkPolicies.metricsNamespaces=["monitoring"]',
     )
     expected: dict[str, tuple[Any, Any]] = {
@@ -117,6 +118,7 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
         "hub_suffixes": (AZURE_HUB_SUFFIXES, ("hubs.example.com",)),
         "storage_suffixes": (AZURE_STORAGE_SUFFIXES, ("example.com",)),
         "proxy_suffixes": ((), ("proxy.example.com",)),
+        "notice_endpoints": ((), ("https://hooks.example.com/files/",)),
         "metrics_namespaces": ((), ("monitoring",)),
         "network_policies": (True, True),
     }

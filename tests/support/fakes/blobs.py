@@ -62,6 +62,7 @@ class FakeBlobStore:
     """`storage.BlobStore` in memory."""
 
     account = "account"
+    url = "https://account.blob.core.windows.net/files"
 
     def __init__(self, clock: Callable[[], float], *, hierarchical: bool = False) -> None:
         """Create an empty container.

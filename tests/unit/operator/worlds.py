@@ -15,7 +15,10 @@ from eventconsumer_operator.settings import Settings
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 UID = "01234567-89ab-cdef-0123-456789abcdef"
 KEY = Key("shop", "orders")
-SETTINGS = Settings(namespaces=("shop",), processor_image="host:1", spark_image="spark:1")
+SETTINGS = Settings(
+    namespaces=("shop",), processor_image="host:1", spark_image="spark:1",
+    notice_endpoints=("https://hooks.shop.example/",),
+)  # fmt: skip
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 IDENTITY = {"workloadIdentity": {"clientId": "client"}}
 SPEC: dict[str, Any] = {

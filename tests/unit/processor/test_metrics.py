@@ -10,6 +10,7 @@ from eventconsumer_api.host_report import (
     FleetReport,
     HostReport,
     HostState,
+    NoticesReport,
     PartitionLag,
     PartitionReport,
     Problem,
@@ -123,6 +124,15 @@ def test_the_watermark_is_exported_while_leading_and_where_it_is_known() -> None
     ):
         told.report = told.report.model_copy(update={"fleet": fleet().model_copy(update={"watermark": watermark})})
         assert {of: value for (found, of), value in samples(metrics).items() if found == name} == expected
+
+
+def test_pending_notices_are_exported_while_leading() -> None:
+    told, metrics = Told(), Metrics()
+    metrics.follow(told)
+    for notices, expected in ((None, []), (NoticesReport(pending_events=5), [5])):
+        told.report = told.report.model_copy(update={"fleet": fleet().model_copy(update={"notices": notices})})
+        found = [value for (name, _), value in samples(metrics).items() if name == "notices_pending_events"]
+        assert found == expected
 
 
 def test_problems_are_counted_by_reason() -> None:

@@ -16,7 +16,17 @@ from eventconsumer_api.v1alpha1.proxy import Proxy
 from eventconsumer_api.v1alpha1.replay import Replay
 from eventconsumer_api.v1alpha1.resource import API_VERSION, GROUP, KIND, PLURAL, VERSION, EventConsumerSpec
 from eventconsumer_api.v1alpha1.scaling import LagScaling, Scaling, ScalingMode
-from eventconsumer_api.v1alpha1.sink import FileFormat, FileLayout, Roll, Sink, Table, TableFormat
+from eventconsumer_api.v1alpha1.sink import (
+    FileFormat,
+    FileLayout,
+    NoticeAuthentication,
+    NoticeFormat,
+    Notices,
+    Roll,
+    Sink,
+    Table,
+    TableFormat,
+)
 
 __all__ = [
     "API_VERSION",
@@ -37,6 +47,9 @@ __all__ = [
     "LeaseDialect",
     "LeaseLayout",
     "LeaseStore",
+    "NoticeAuthentication",
+    "NoticeFormat",
+    "Notices",
     "Pods",
     "Position",
     "PositionType",

@@ -37,6 +37,11 @@ class EventConsumerSpec(Model):
             "sink.table registers files, and processing.handlerMode: Replace writes none: remove sink.table",
         ),
         (
+            "!has(self.sink.notices) || !has(self.processing) || !has(self.processing.handlerMode) || "
+            "self.processing.handlerMode != 'Replace'",
+            "sink.notices announces files, and processing.handlerMode: Replace writes none: remove sink.notices",
+        ),
+        (
             "!has(self.proxy) || !has(self.proxy.credentialsSecretRef) || !has(self.spark) || "
             "(has(self.spark.enabled) && !self.spark.enabled)",
             "Spark cannot sign in at a proxy: remove proxy.credentialsSecretRef and let the proxy accept the pods by "

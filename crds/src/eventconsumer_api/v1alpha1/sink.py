@@ -1,11 +1,13 @@
 """The drained files: destination, format, and limits."""
 
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field
 
+from eventconsumer_api.endpoints import NOTICE_URL_PATTERN
 from eventconsumer_api.model import Model, rules
-from eventconsumer_api.v1alpha1.authentication import Authentication
+from eventconsumer_api.v1alpha1.authentication import Authentication, SecretKeyRef
 from eventconsumer_api.v1alpha1.storage import (
     STORAGE_API_VERSION,
     BlobPrefix,
@@ -57,6 +59,49 @@ class Table(Model):
         le=3600,
         description="Time between two commits to the table, seconds. Each look for new files costs one storage request "
         "for each partition.",
+    )
+
+
+class NoticeFormat(StrEnum):
+    """Formats of notices."""
+
+    CLOUD_EVENTS = "CloudEvents"
+    EVENT_GRID = "EventGrid"
+
+
+class NoticeAuthentication(Model):
+    """A header whose value is in a Secret."""
+
+    header: str = Field(
+        default="Authorization",
+        max_length=64,
+        pattern=r"^(Authorization|aeg-sas-key|aeg-sas-token|[Xx]-[A-Za-z0-9-]+)$",
+        description="Name of the header: Authorization, aeg-sas-key or aeg-sas-token for Azure Event Grid, or a name "
+        "that starts with X-.",
+    )
+    header_secret_ref: SecretKeyRef = Field(
+        description="The whole value of the header, such as Bearer <token>, in a Secret, mounted as a file and read by "
+        "the hosts only."
+    )
+
+
+NoticeUrl = Annotated[str, Field(max_length=512, pattern=NOTICE_URL_PATTERN)]
+
+
+class Notices(Model):
+    """A notice by HTTP for each drained file: at least once, in the order of the files of each partition."""
+
+    url: NoticeUrl = Field(
+        description="Endpoint that receives a POST for each file, without user, password and query. The administrator "
+        "allows endpoints (noticeEndpoints)."
+    )
+    format: NoticeFormat = Field(
+        default=NoticeFormat.CLOUD_EVENTS,
+        description="CloudEvents: CloudEvents 1.0, structured mode. EventGrid: an array with one event in the schema "
+        "of Microsoft.EventHub.CaptureFileCreated.",
+    )
+    authentication: NoticeAuthentication | None = Field(
+        default=None, description="Authentication of hosts at the endpoint. Absent: none."
     )
 
 
@@ -119,4 +164,9 @@ class Sink(Model):
     table: Table | None = Field(
         default=None,
         description="Table over the drained files. Absent: none; an existing table stays as it is.",
+    )
+    notices: Notices | None = Field(
+        default=None,
+        description="Notices about drained files, from the files on that are written after this field is set. "
+        "Absent: none.",
     )

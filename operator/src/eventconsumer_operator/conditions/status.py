@@ -16,6 +16,7 @@ from eventconsumer_api.status import (
     HostsStatus,
     HubStatus,
     LagStatus,
+    NoticesStatus,
     PartitionsStatus,
     StorageStatus,
     TableStatus,
@@ -82,6 +83,7 @@ def make_status(
         replay=replay_status(observed, plan.spec) if plan else previous.replay,
         drained=drained,
         table=_table(observed, plan),
+        notices=_notices(observed, plan),
         storage=storage_status(observed),
         spark=spark,
         effective=_effective(plan, settings) if plan else previous.effective,
@@ -118,6 +120,20 @@ def _table(observed: Observed, plan: Plan | None) -> TableStatus | None:
         oldest_pending_time=table.oldest_pending_time,
         last_commit_time=table.committed_at or (previous.last_commit_time if previous else None),
     )
+
+
+def _notices(observed: Observed, plan: Plan | None) -> NoticesStatus | None:
+    """The notices as their last report shows them; the time of the last one outlives the leading host."""
+    previous = observed.consumer.status.notices
+    if plan is None or observed.fleet is None:
+        return previous
+    if plan.config.notices is None:
+        return None
+    notices = observed.fleet.notices
+    if notices is None:  # the leading host has not read the cursor yet
+        return previous
+    last = notices.acknowledged_at or (previous.last_time if previous else None)
+    return NoticesStatus(pending_events=notices.pending_events, last_time=last)
 
 
 def _effective(plan: Plan, settings: Settings) -> EffectiveStatus:
@@ -179,6 +195,7 @@ def _without_numbers(status: EventConsumerStatus) -> EventConsumerStatus:
         else None
     )
     numbers = {
-        "lag": LagStatus(), "drained": DrainedStatus(), "storage": StorageStatus(), "table": None, "spark": spark
+        "lag": LagStatus(), "drained": DrainedStatus(), "storage": StorageStatus(), "table": None,
+        "notices": None, "spark": spark
     }  # fmt: skip
     return status.model_copy(update=numbers)

@@ -9,7 +9,7 @@ from eventconsumer_api.host_config import (
     LeaseConfig,
     LeaseLocation,
 )
-from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential, proxy_config
+from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential, notices_config, proxy_config
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.resource.observed import Consumer
 from eventconsumer_operator.settings import Settings
@@ -53,6 +53,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
         files=FilesConfig(format=spec.sink.format, layout=spec.sink.layout, empty_files=spec.sink.empty_files),
         roll=spec.sink.roll,
         table=spec.sink.table,
+        notices=notices_config(spec.sink.notices),
         batches=BatchConfig(trigger=spark.trigger, limits=spark.batch) if spark else None,
         proxy=proxy_config(spec.proxy),
         # The kubelet kills the pod after the grace period: end a tenth of it earlier, at least 2 seconds.

@@ -7,7 +7,14 @@ with them.
 from urllib.parse import urlsplit
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_api.endpoints import EndpointProblem, hub_problem, proxy_problem, same_account, storage_problem
+from eventconsumer_api.endpoints import (
+    EndpointProblem,
+    hub_problem,
+    notice_problem,
+    proxy_problem,
+    same_account,
+    storage_problem,
+)
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.settings import Settings
@@ -42,6 +49,8 @@ def check_endpoints(spec: EventConsumerSpec, settings: Settings) -> None:
     if spec.proxy is not None:
         # TLS keeps credentials of Azure from a proxy, but pods connect to its address, and may sign in there.
         _refuse("spec.proxy.url", proxy_problem(urlsplit(spec.proxy.url).netloc, settings.proxy_suffixes))
+    if spec.sink.notices is not None:
+        _refuse("spec.sink.notices.url", notice_problem(spec.sink.notices.url, settings.notice_endpoints))
     if spec.event_hub.fully_qualified_namespace:
         problem = hub_problem(spec.event_hub.fully_qualified_namespace, settings.hub_suffixes)
         _refuse("spec.eventHub.fullyQualifiedNamespace", problem)

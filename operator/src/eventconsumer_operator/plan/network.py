@@ -9,12 +9,13 @@ A second policy covers ingress to Spark's pods: only driver and executors of the
 Egress is not limited: a driver creates its executors through the API server, whose address and port depend on the
 cluster.
 
-A proxy of the resource adds its port to the egress of hosts, and a handler its destinations.
+A proxy and the endpoint of notices add their ports to the egress of hosts, and a handler its destinations.
 """
 
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.endpoints import port_of
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import proxy_config
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
@@ -96,7 +97,9 @@ def _namespace(name: str) -> dict[str, Any]:
 
 def _destinations(spec: EventConsumerSpec) -> list[dict[str, Any]]:
     proxy = proxy_config(spec.proxy)
-    ports = sorted({_HTTPS, _AMQPS} | ({proxy.port} if proxy else set()))
+    notices = spec.sink.notices
+    named = ({proxy.port} if proxy else set()) | ({port_of(notices.url)} if notices else set())
+    ports = sorted({_HTTPS, _AMQPS} | named)
     return [
         {"ports": [{"port": _DNS, "protocol": protocol} for protocol in ("UDP", "TCP")]},
         {"ports": [{"port": port, "protocol": "TCP"} for port in ports]},

@@ -68,5 +68,8 @@ def _credentials(spec: EventConsumerSpec) -> Iterator[tuple[str, str]]:
     ):
         if secret := authentication.connection_string_secret_ref:
             yield f"{part}.authentication.connectionStringSecretRef.name", secret.name
+    if spec.sink.notices and spec.sink.notices.authentication:
+        secret = spec.sink.notices.authentication.header_secret_ref
+        yield "spec.sink.notices.authentication.headerSecretRef.name", secret.name
     if spec.proxy and spec.proxy.credentials_secret_ref:
         yield "spec.proxy.credentialsSecretRef.name", spec.proxy.credentials_secret_ref.name

@@ -46,6 +46,7 @@ def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
             "processing": Processing(**kept),
             "batches": None,
             "table": None,
+            "notices": None,
             "replay": ReplayConfig(nonce=replay.nonce, to=replay.to, partitions=replay.partitions),
         }
     )

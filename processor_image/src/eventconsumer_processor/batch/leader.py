@@ -1,19 +1,22 @@
 """The leading host: elected by a lease on `<prefix>/_leader`, it measures the lag, freezes Spark batches, registers
-files in the table, and writes the watermark.
+files in the table, sends notices about files, and writes the watermark.
 
 Correctness does not depend on a single leader: two leaders measure twice, and only one of them can write a manifest or
-a version of the table; the watermark never falls. A new leader derives its state from storage and the hub: see
-`measure` and `table.committer`.
+a version of the table; the watermark never falls; notices may be repeated. A new leader derives its state from storage
+and the hub: see `measure`, `table.committer` and `notice.notifier`.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol
 from uuid import uuid4
 
 import structlog
 
 from eventconsumer_api.errors import Blocked
+from eventconsumer_api.host_config import NoticesConfig
 from eventconsumer_api.host_report import FleetReport, Problem
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_processor import problems
@@ -22,10 +25,13 @@ from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure, segments_of
 from eventconsumer_processor.batch.watermark import WatermarkFile
-from eventconsumer_processor.errors import LeaseLost, SourceError
+from eventconsumer_processor.errors import LeaseLost, NoticeFailed, SourceError
 from eventconsumer_processor.identity.records import LEAD_SECONDS, is_displaced, leader_name, take_lead
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.lease.model import Listing
+from eventconsumer_processor.notice.endpoint import Endpoint
+from eventconsumer_processor.notice.message import Message, Origin
+from eventconsumer_processor.notice.notifier import Extent, Notifier
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.manager import PartitionManager
 from eventconsumer_processor.table.committer import CHECKPOINT_VERSIONS, Committer
@@ -35,9 +41,22 @@ from eventconsumer_storage.errors import Conflict, StorageError
 
 MEASURE_SECONDS = 5.0
 REST_SECONDS = 5.0  # for the files that were written while a host stopped
+NOTICE_SECONDS = 1.0  # between two looks for files without a notice, which send no request if there is none
+NOTICE_RETRY_SECONDS = 60.0  # the longest pause that the host makes by itself after a failed notice
+NOTICE_PATIENCE_SECONDS = 60.0  # an endpoint that does not respond for less time is no problem
 STAND_BY = 30  # pauses between two attempts of a host that stands by
 
 log = structlog.get_logger(__name__)
+
+
+class Receiver(Protocol):
+    """The receiver of notices; see `notice.endpoint`."""
+
+    async def post(self, message: Message) -> None:
+        """Send a notice; raises `NoticeFailed` or `Blocked`."""
+
+    async def close(self) -> None:
+        """Close connections."""
 
 
 class Leader:
@@ -51,12 +70,16 @@ class Leader:
         eras: Callable[[], Sequence[Era]],
         partitions: PartitionManager,
         checkpoint_versions: int = CHECKPOINT_VERSIONS,
+        endpoint: Callable[[NoticesConfig], Receiver] = Endpoint,
     ) -> None:
         self.fleet: FleetReport | None = None
         self._problems: list[Problem] = []
         self._table_problems: list[Problem] = []
         self._watermark_problems: list[Problem] = []
+        self._notice_problems: list[Problem] = []
         self._committer: Committer | None = None
+        self._notifier: Notifier | None = None
+        self._endpoint = endpoint
         self._deps = deps
         self._blobs = blobs
         self._prefix = deps.config.sink.prefix
@@ -70,7 +93,7 @@ class Leader:
     @property
     def problems(self) -> list[Problem]:
         """Problems that need an action."""
-        return [*self._problems, *self._table_problems, *self._watermark_problems]
+        return [*self._problems, *self._table_problems, *self._watermark_problems, *self._notice_problems]
 
     async def run(self) -> None:
         """Compete for the leader lease until cancelled, or until another resource owns the chain."""
@@ -116,6 +139,8 @@ class Leader:
         loops = [asyncio.create_task(self._measure(keeper))]
         if self._deps.config.table:
             loops.append(asyncio.create_task(self._register(keeper, self._deps.config.table.max_seconds)))
+        if self._deps.config.notices:
+            loops.append(asyncio.create_task(self._notify(keeper, self._deps.config.notices)))
         try:
             await asyncio.gather(*loops)
         except LeaseLost:
@@ -154,6 +179,90 @@ class Leader:
                 async with asyncio.timeout(REST_SECONDS):
                     await self._new_committer(lambda: None).advance(self._partitions.partition_ids)
 
+    async def _notify(self, keeper: Keeper, config: NoticesConfig) -> None:
+        """Send notices until cancelled."""
+        deps, failures, since = self._deps, 0, 0.0
+        async with self._receiver(config) as receiver:
+            notifier = self._new_notifier(config, receiver, keeper.check)
+            while True:
+                keeper.check()
+                pause = NOTICE_SECONDS
+                if self.fleet is not None:  # all files are known
+                    self._notifier = notifier
+                    failed = await self._noticed(notifier.advance(self._extents()))
+                    since = deps.clock() if not failures else since
+                    failures = failures + 1 if failed else 0
+                    self._notice_problems = self._lasting(failed, deps.clock() - since)
+                    if failed:
+                        after = failed.retry_after if isinstance(failed, NoticeFailed) else 0.0
+                        own = min(NOTICE_RETRY_SECONDS, NOTICE_SECONDS * 2 ** min(failures, 16))
+                        pause = max(after, own * deps.rng.uniform(0.5, 1))
+                await asyncio.sleep(pause)
+
+    async def _noticed(self, work: Awaitable[None]) -> NoticeFailed | StorageError | Blocked | None:
+        """Send notices; the failure, if there was one."""
+        try:
+            await work
+        except (NoticeFailed, StorageError, Blocked) as error:
+            if times := self._throttle.again("notices", str(error)):
+                log.warning("failed to send a notice; retrying", error=str(error), times=times)
+            return error
+        if times := self._throttle.over("notices"):
+            log.info("notices are acknowledged again", failures=times)
+        return None
+
+    def _lasting(self, failed: NoticeFailed | StorageError | Blocked | None, seconds: float) -> list[Problem]:
+        """The problem of a failure that a user must correct, or that lasts."""
+        if failed is None:
+            return []
+        if isinstance(failed, NoticeFailed) and not failed.lasting and seconds < NOTICE_PATIENCE_SECONDS:
+            return []
+        return [problems.of(self._deps.config, problems.SINK, failed)]
+
+    @asynccontextmanager
+    async def _receiver(self, config: NoticesConfig) -> AsyncIterator[Receiver]:
+        receiver = self._endpoint(config)
+        try:
+            yield receiver
+        finally:
+            await receiver.close()
+
+    def _extents(self) -> list[Extent]:
+        """The files that are known."""
+        return [
+            Extent(era.incarnation, era.chain, {name: ledger.next for name, ledger in era.ledgers.items()})
+            for era in self._measured.eras
+        ]
+
+    def _new_notifier(self, config: NoticesConfig, receiver: Receiver, check: Callable[[], None]) -> Notifier:
+        deps = self._deps
+        origin = Origin(self._blobs.url, self._prefix, deps.chain, deps.info.name)
+        return Notifier(
+            self._blobs, origin, config.format, receiver.post, now=deps.now, clock=deps.clock, metrics=deps.metrics,
+            check=check,
+        )  # fmt: skip
+
+    async def notify_rest(self) -> None:
+        """Send notices about the files that were written while this host stopped, unless another host leads.
+
+        If that fails, a later leader sends them.
+        """
+        if (config := self._deps.config.notices) is None:
+            return
+        token, blobs = str(uuid4()), self._blobs
+        unknown = dict.fromkeys(self._partitions.partition_ids)
+        with contextlib.suppress(StorageError, Blocked, NoticeFailed, TimeoutError):
+            async with asyncio.timeout(REST_SECONDS), self._receiver(config) as receiver:
+                await take_lead(blobs, self._prefix, token, self._seconds, self._deps.clock)
+                try:
+                    if await is_displaced(blobs, self._prefix, self._deps.config.resource):
+                        return
+                    notifier = self._new_notifier(config, receiver, lambda: None)
+                    extents = [Extent(era.incarnation, era.chain, unknown) for era in self._eras()]
+                    await notifier.advance(extents, begin=False)
+                finally:
+                    await blobs.release_lease(leader_name(self._prefix), token)
+
     async def _renew(self, token: str) -> None:
         try:
             await self._blobs.renew_lease(leader_name(self._prefix), token)
@@ -165,7 +274,9 @@ class Leader:
         self._problems = []
         self._table_problems = []
         self._watermark_problems = []
+        self._notice_problems = []
         self._committer = None
+        self._notifier = None
         self._partitions.allow_rest(True)
         deps, batches = self._deps, BatchLog(self._blobs, self._deps.config.sink.prefix)
         self._measured = Measure(
@@ -188,7 +299,8 @@ class Leader:
         self._watermark_problems = await self._tried("write the watermark", publish)
         fleet = self._measured.report(partitions, listing)
         table = self._committer.report if self._committer else None
-        self.fleet = fleet.model_copy(update={"table": table, "watermark": self._watermark.report})
+        notices = self._notifier.report if self._notifier else None
+        self.fleet = fleet.model_copy(update={"table": table, "watermark": self._watermark.report, "notices": notices})
         self._partitions.allow_rest(self.fleet.lag_events == 0)  # new files are noticed by their checkpoints
 
     async def _follow(self, partitions: Sequence[str], listing: Listing) -> None:

@@ -12,8 +12,8 @@ one, in one of two ways. `deadletters drop` removes letters after it has recorde
 writes requests: the host that owns the partition passes the event to the handler again, between batches. If the handler
 succeeds, the host removes the letter and then the request. If it fails, the host adds the attempt to the letter and
 then removes the request. So after a crash between any two steps the request or the letter remains, and the event is
-passed again: at least once. Where a consumer
-writes files, they contain the event too, unless the handler transforms events.
+passed again: at least once. Where a consumer writes files, they contain the event too, unless the handler transforms
+events.
 """
 
 import asyncio

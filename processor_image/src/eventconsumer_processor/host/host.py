@@ -218,7 +218,7 @@ class Host:
             await asyncio.gather(*loops, return_exceptions=True)
             log.info("draining", partitions=len(partitions.reports()))
             await partitions.drain(config.drain_seconds)
-            await leader.register_rest()
+            await asyncio.gather(leader.register_rest(), leader.notify_rest())
             if registration.replay:
                 await self._finish_replay(registration.replay, chain)
             self._partitions = self._leader = None

@@ -148,6 +148,9 @@ BREAKS: dict[str, dict[str, Any]] = {
     | {"spark": {"output": OUTPUT, "keepAliveSeconds": 60, "batch": {"inFlight": 2}}},
     "sink.table registers Parquet files": spec(sink={"table": {}, "format": "Avro"}),
     "sink.table registers files, and": spec(sink={"table": {}}, processing=REPLACE),
+    "sink.notices announces files, and": spec(
+        sink={"notices": {"url": "https://hooks.example/files"}}, processing=REPLACE
+    ),
     "spark.output.path is required": spec(spark={"enabled": True}),
     "spark.output.body.schema is for": spec(
         spark={"output": OUTPUT | {"body": {"type": "Text", "schema": "id BIGINT"}}}

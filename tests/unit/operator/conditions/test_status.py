@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.conditions import ConditionType
-from eventconsumer_api.host_report import PartitionReport, Problem, TableReport, WatermarkReport
+from eventconsumer_api.host_report import NoticesReport, PartitionReport, Problem, TableReport, WatermarkReport
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus, SparkStatus
 from eventconsumer_operator.conditions.status import MESSAGE_LIMIT, make_status, same_but_numbers, wire
@@ -393,6 +393,20 @@ def test_the_table_is_shown_as_its_last_report_shows_it() -> None:
         assert after.table is not None
         assert after.table.model_dump() == shown | {"version": version}
     assert status_of(healthy(status=before)).table is None
+
+
+def test_notices_are_shown_as_their_last_report_shows_them() -> None:
+    spec = SCALED | {"sink": SCALED["sink"] | {"notices": {"url": "https://hooks.shop.example/files"}}}
+    notices = NoticesReport(pending_events=7, acknowledged_at=NOW)
+    leader = fleet().model_copy(update={"notices": notices})
+    before = status_of(healthy(spec=spec, reports={"orders-host-0": report(fleet=leader)}))
+    assert before.notices and before.notices.model_dump() == {"pending_events": 7, "last_time": NOW}
+    # Another host leads: it has sent none yet, and then it has not read the cursor yet.
+    for found, pending in ((NoticesReport(pending_events=3), 3), (None, 7)):
+        leader = fleet().model_copy(update={"notices": found})
+        after = status_of(healthy(spec=spec, status=before, reports={"orders-host-0": report(fleet=leader)}))
+        assert after.notices and after.notices.model_dump() == {"pending_events": pending, "last_time": NOW}
+    assert status_of(healthy(status=before)).notices is None
 
 
 def test_without_a_leader_ownership_is_what_the_hosts_say() -> None:

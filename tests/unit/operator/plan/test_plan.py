@@ -113,7 +113,9 @@ def test_hosts_are_restricted_and_have_no_api_token() -> None:
 
 def test_each_credential_is_one_key_mounted_where_the_config_says() -> None:
     spec = spec_with("sink.authentication", {"connectionStringSecretRef": {"name": "other", "key": "..weird"}})
-    of = plan(spec)
+    header = {"headerSecretRef": {"name": "hooks", "key": "token"}}
+    spec = spec_with("sink.notices", {"url": "https://hooks.example/files", "authentication": header}, spec)
+    of = plan(spec, replace(SETTINGS, notice_endpoints=("https://hooks.example/",)))
     pod = pod_spec(of)
     volumes = {volume["name"]: volume.get("secret") for volume in pod["volumes"]}
     assert volumes["sink"] == {
@@ -127,8 +129,9 @@ def test_each_credential_is_one_key_mounted_where_the_config_says() -> None:
         ("event-hub", of.config.event_hub.credential),
         ("lease-store", of.config.leases.location.credential),
         ("sink", of.config.sink.credential),
+        ("notices", of.config.notices and of.config.notices.credential),
     ):
-        assert credential.connection_string_file == f"{mounts[name]}/connection-string"
+        assert credential and credential.connection_string_file == f"{mounts[name]}/connection-string"
 
 
 def test_a_workload_identity_mounts_nothing_and_labels_the_pods() -> None:

@@ -326,3 +326,65 @@ def test_the_output_is_in_the_account_of_the_sink(sink: str, output: str, allowe
     with pytest.raises(SpecError, match=f"is in {output}, the sink in {sink}: write to the sink's account") as caught:
         make_plan(observed(spec), SETTINGS)
     assert caught.value.field == "spec.spark.output.path"
+
+
+# --- the endpoint of notices -----------------------------------------------------------------------------------------
+
+HOOKS = ("https://hooks.example/files", "https://hooks.example/shop/", "http://10.1.2.3:8080/shop/")
+
+
+def noticing(url: str) -> dict[str, Any]:
+    return spec_with("sink.notices", {"url": url})
+
+
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [
+        ("https://hooks.example/files", 443),
+        ("https://hooks.example/shop/", 443),
+        ("https://hooks.example/shop/orders/files", 443),
+        ("http://10.1.2.3:8080/shop/orders", 8080),
+    ],
+)
+def test_an_endpoint_of_notices_that_the_administrator_allows_gets_its_port(url: str, port: int) -> None:
+    settings = replace(CLOSED, notice_endpoints=HOOKS)
+    plan = make_plan(observed(noticing(url)), settings)
+    assert plan.config.notices and plan.config.notices.url == url
+    made, *_ = network_policies(consumer(), plan.spec, settings)
+    assert lets(made["spec"]["egress"], "to", port, "TCP", "any", {})
+    with pytest.raises(SpecError, match="extend noticeEndpoints") as caught:
+        make_plan(observed(noticing(url)), CLOSED)
+    assert (caught.value.field, caught.value.reason) == ("spec.sink.notices.url", "EndpointNotAllowed")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.example/files/other",
+        "https://hooks.example/files2",
+        "https://hooks.example/shop",
+        "https://hooks.example/shop/../admin",
+        "https://hooks.example/shop/./x",
+        "https://hooks.example/shop/..",
+        "http://hooks.example/files",
+        "https://hooks.example:444/files",
+        "https://hooks.example.evil.example/files",
+        "http://169.254.169.254/metadata",
+        "http://10.1.2.3/shop/",
+        "http://10.1.2.30:8080/shop/",
+        "https://localhost/files",
+        # These do not fit the schema: a user, a query, an encoded character, a fragment, upper case.
+        "https://hooks.example@evil.example/files",
+        "https://evil.example/?https://hooks.example/files",
+        "https://hooks.example/shop/%2e%2e/admin",
+        "https://hooks.example/shop/#x",
+        "https://Hooks.example/files",
+        "https://hooks.example\\@evil.example/files",
+        "https://hooks.example",
+        "https://hooks.example/shop/a\n",
+    ],
+)
+def test_any_other_endpoint_of_notices_is_refused(url: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        make_plan(observed(noticing(url)), replace(SETTINGS, notice_endpoints=HOOKS))
+    assert caught.value.field.startswith("spec.sink.notices.url")

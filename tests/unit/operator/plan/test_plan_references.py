@@ -10,13 +10,14 @@ from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.settings import Settings
 from tests.unit.operator.worlds import SETTINGS, SPARK, SPEC, observed, spec_with
 
-PROXIED = replace(SETTINGS, proxy_suffixes=("proxy.example",))
+PROXIED = replace(SETTINGS, proxy_suffixes=("proxy.example",), notice_endpoints=("https://hooks.example/",))
 OWN = replace(PROXIED, reserved_secrets=("fleet", "registry"))
 FIELDS = {
     "spec.eventHub.authentication.connectionStringSecretRef.name": ("eventHub", "authentication"),
     "spec.leaseStore.authentication.connectionStringSecretRef.name": ("leaseStore", "authentication"),
     "spec.sink.authentication.connectionStringSecretRef.name": ("sink", "authentication"),
     "spec.proxy.credentialsSecretRef.name": ("proxy", ""),
+    "spec.sink.notices.authentication.headerSecretRef.name": ("notices", ""),
     "spec.processing.env": ("processing", ""),
     "spec.processing.envFrom": ("processing", ""),
     "spec.processing.volumes": ("processing", ""),
@@ -46,6 +47,9 @@ def naming(field: str, secret: str) -> dict[str, Any]:
     reference = {"name": secret, "key": "key.pem"}
     if authentication:
         return SPEC | {part: SPEC[part] | {authentication: {"connectionStringSecretRef": reference}}}
+    if part == "notices":
+        notices = {"url": "https://hooks.example/files", "authentication": {"headerSecretRef": reference}}
+        return SPEC | {"sink": SPEC["sink"] | {"notices": notices}}
     if part in ("processing", "spark"):
         return with_input(field, input_from(field.rpartition(".")[2], "secret", secret))
     return SPEC | {part: {"url": "http://proxy.example:3128", "credentialsSecretRef": reference}}

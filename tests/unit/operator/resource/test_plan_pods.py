@@ -350,6 +350,7 @@ def test_flags_of_the_administrator() -> None:
             "--egress-cidr", "10.1.0.0/16", "--egress-cidr", "fd00:1::/64", "--egress-namespace", "data",
             "--hub-suffix", "*.Hubs.Shop.example", "--storage-suffix", "shop.example",
             "--storage-suffix", "other.example", "--proxy-suffix", "proxy.shop.example",
+            "--notice-endpoint", "https://hooks.example/files/",
             "--metrics-namespace", "monitoring", "--network-policies", "--namespace", "shop",
         ],
         {"POD_NAMESPACE": "operators"},
@@ -363,6 +364,7 @@ def test_flags_of_the_administrator() -> None:
     assert settings.hub_suffixes == ("hubs.shop.example",)
     assert settings.storage_suffixes == ("shop.example", "other.example")
     assert settings.proxy_suffixes == ("proxy.shop.example",)
+    assert settings.notice_endpoints == ("https://hooks.example/files/",)
     assert settings.metrics_namespaces == ("monitoring",)
     assert (settings.network_policies, settings.operator_namespace) == (True, "operators")
     assert settings.namespaces == ("shop",)
@@ -373,6 +375,7 @@ def test_by_default_azures_clouds_and_nothing_else() -> None:
     assert "servicebus.windows.net" in settings.hub_suffixes and "core.windows.net" in settings.storage_suffixes
     assert (
         settings.proxy_suffixes
+        == settings.notice_endpoints
         == settings.pod_metadata_prefixes
         == settings.priority_classes
         == settings.storage_classes
@@ -397,6 +400,9 @@ def test_by_default_azures_clouds_and_nothing_else() -> None:
             ["--storage-suffix", "blob.core.windows.net", "--namespace", "a"],
             "write the part after it, core.windows.net",
         ),
+        (["--notice-endpoint", "https://hooks.example", "--namespace", "a"], "with a path and without a query"),
+        (["--notice-endpoint", "https://Hooks.example/", "--namespace", "a"], "in lower case"),
+        (["--notice-endpoint", "https://a@hooks.example/", "--namespace", "a"], "is not an endpoint of notices"),
         (["--endpoint-suffix", "shop.example", "--namespace", "a"], "give --hub-suffix"),
         (["--network-policies", "--namespace", "a"], "POD_NAMESPACE"),
     ],

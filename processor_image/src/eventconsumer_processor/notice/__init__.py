@@ -1,0 +1,1 @@
+"""Notices about drained files, which the leading host sends by HTTP."""

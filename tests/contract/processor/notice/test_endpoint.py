@@ -1,0 +1,162 @@
+"""The client of the endpoint of notices, against a real HTTP server: what is acknowledged, refused, and sent again."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventconsumer_api.errors import Blocked
+from eventconsumer_api.host_config import Credential, NoticesConfig
+from eventconsumer_processor.errors import NoticeFailed
+from eventconsumer_processor.notice import endpoint as module
+from eventconsumer_processor.notice.endpoint import ANSWER_BYTES, RETRY_AFTER_SECONDS, Endpoint
+from eventconsumer_processor.notice.message import Message
+from tests.support.azurite import free_port
+from tests.support.receiver import Answer, NoticeServer
+
+MESSAGE = Message("application/cloudevents+json; charset=utf-8", b'{"id": "1"}')
+HEADER = "spec.sink.notices.authentication.headerSecretRef"
+
+
+@pytest.fixture
+def server() -> Iterator[NoticeServer]:
+    with NoticeServer() as made:
+        yield made
+
+
+async def post(url: str, times: int = 1, **options: Any) -> None:
+    endpoint = Endpoint(NoticesConfig(url=url, **options))
+    try:
+        for _ in range(times):
+            await endpoint.post(MESSAGE)
+    finally:
+        await endpoint.close()
+
+
+async def refusal(server: NoticeServer, answer: Answer, **options: Any) -> NoticeFailed:
+    server.answer = lambda _: answer
+    with pytest.raises(NoticeFailed) as caught:
+        await post(server.url, **options)
+    return caught.value
+
+
+def secret(tmp_path: Path, value: str) -> dict[str, Any]:
+    file = tmp_path / "header"
+    file.write_text(value)
+    credential = Credential(field=HEADER, secret="hooks", key="token", connection_string_file=str(file))
+    return {"header": "aeg-sas-key", "credential": credential}
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204])
+async def test_a_status_of_success_acknowledges(status: int, server: NoticeServer, tmp_path: Path) -> None:
+    server.answer = lambda _: Answer(status)
+    await post(server.url, times=2, **secret(tmp_path, "key==\n"))
+    for posted in server.requests:
+        assert (posted.path, posted.body) == ("/files", MESSAGE.body)
+        assert posted.headers["Content-Type"] == MESSAGE.content_type
+        assert posted.headers["aeg-sas-key"] == "key=="
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "lasting", "only_this", "field", "text"),
+    [
+        (400, True, True, "spec.sink.notices.format", "refuses the notice"),
+        (413, True, True, "spec.sink.notices.format", "refuses the notice"),
+        (401, True, False, "spec.sink.notices.authentication", "name a Secret"),
+        (404, True, False, "spec.sink.notices.url", "correct the URL"),
+        (408, False, False, "spec.sink.notices.url", "HTTP 408"),
+        (429, False, False, "spec.sink.notices.url", "HTTP 429"),
+        (500, False, False, "spec.sink.notices.url", "HTTP 500"),
+        (503, False, False, "spec.sink.notices.url", "HTTP 503"),
+    ],
+)
+async def test_every_other_status_is_a_failure(
+    status: int, lasting: bool, only_this: bool, field: str, text: str, server: NoticeServer
+) -> None:
+    error = await refusal(server, Answer(status, body=b"internal text"))
+    assert (error.lasting, error.only_this, error.field) == (lasting, only_this, field)
+    assert text in str(error) and "internal text" not in str(error)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_not_followed_and_its_target_gets_nothing(
+    status: int, server: NoticeServer, tmp_path: Path
+) -> None:
+    with NoticeServer() as target:
+        error = await refusal(server, Answer(status, {"Location": target.url}), **secret(tmp_path, "key"))
+        assert error.lasting and "redirect" in str(error)
+        assert len(server.requests) == 1 and not target.requests
+
+
+@pytest.mark.parametrize(
+    ("after", "seconds"),
+    [("7", 7), ("99999", RETRY_AFTER_SECONDS), ("soon", 0), ("-5", 0), ("", 0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
+     ("Wed, 21 Oct 2099 07:28:00 GMT", RETRY_AFTER_SECONDS)],
+)  # fmt: skip
+async def test_the_pause_that_the_endpoint_asks_for_is_limited(
+    after: str, seconds: float, server: NoticeServer
+) -> None:
+    assert (await refusal(server, Answer(429, {"Retry-After": after}))).retry_after == seconds
+
+
+async def test_the_content_of_an_answer_is_not_read_to_its_end(server: NoticeServer) -> None:
+    server.answer = lambda _: Answer(200, body=b"x" * ANSWER_BYTES * 100)
+    await post(server.url, times=2)
+    assert len(server.requests) == 2
+
+
+async def test_a_slow_endpoint_is_a_failure(server: NoticeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POST_SECONDS", 0.2)
+    release = threading.Event()
+
+    def slow(_: object) -> Answer:
+        release.wait()
+        return Answer()
+
+    server.answer = slow
+    try:
+        with pytest.raises(NoticeFailed, match="does not answer within") as caught:
+            await post(server.url)
+    finally:
+        release.set()
+    assert not caught.value.lasting
+
+
+async def test_an_endpoint_that_is_not_there_is_a_failure() -> None:
+    with pytest.raises(NoticeFailed, match="no connection to 127") as caught:
+        await post(f"http://127.0.0.1:{free_port()}/files")
+    assert not caught.value.lasting
+
+
+async def test_a_refused_credential_names_its_secret_and_not_its_value(server: NoticeServer, tmp_path: Path) -> None:
+    error = await refusal(server, Answer(403), **secret(tmp_path, "very-secret"))
+    assert error.field == HEADER and "correct key token of Secret hooks" in str(error)
+    assert "very-secret" not in str(error)
+
+
+@pytest.mark.parametrize("value", ["", "one\r\nHost: other", "one\ntwo", "ä"])
+async def test_a_secret_that_is_no_value_of_a_header_is_not_sent(
+    value: str, server: NoticeServer, tmp_path: Path
+) -> None:
+    with pytest.raises(Blocked) as caught:
+        await post(server.url, **secret(tmp_path, value))
+    assert caught.value.problem.field == HEADER and not server.requests
+
+
+async def test_a_changed_secret_is_used_at_once(server: NoticeServer, tmp_path: Path) -> None:
+    given = secret(tmp_path, "old")
+    endpoint = Endpoint(NoticesConfig(url=server.url, **given))
+    await endpoint.post(MESSAGE)
+    (tmp_path / "header").write_text("new")
+    await endpoint.post(MESSAGE)
+    await endpoint.close()
+    assert [posted.headers["aeg-sas-key"] for posted in server.requests] == ["old", "new"]
+
+
+async def test_cookies_of_an_answer_are_not_sent_back(server: NoticeServer) -> None:
+    server.answer = lambda _: Answer(200, {"Set-Cookie": "a=b"})
+    await post(server.url, times=2)
+    assert "Cookie" not in server.requests[1].headers

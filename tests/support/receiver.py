@@ -1,0 +1,88 @@
+"""A real HTTP server that receives notices, with answers that a test chooses."""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer to a request."""
+
+    status: int = 204
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Posted:
+    """A request."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def event(self) -> Any:
+        """Its content."""
+        return json.loads(self.body)
+
+
+class NoticeServer:
+    """One server on loopback; `answer` is called for each request, which is recorded first."""
+
+    def __init__(self) -> None:
+        self.requests: list[Posted] = []
+        self.acknowledged: list[Posted] = []
+        self.answer: Callable[[Posted], Answer] = lambda _: Answer()
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _reply(self) -> None:
+                length = int(self.headers.get("Content-Length", 0))
+                posted = Posted(self.path, dict(self.headers), self.rfile.read(length))
+                server.requests.append(posted)
+                answer = server.answer(posted)
+                if 200 <= answer.status < 300:
+                    server.acknowledged.append(posted)
+                self.send_response(answer.status)
+                for name, value in answer.headers.items():
+                    self.send_header(name, value)
+                if answer.status != 204:
+                    self.send_header("Content-Length", str(len(answer.body)))
+                self.end_headers()
+                self.wfile.write(answer.body)
+
+            do_GET = do_POST = _reply  # noqa: N815 - of the library
+
+            def log_message(self, *_: Any) -> None:
+                """Nothing."""
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """URL of the endpoint."""
+        return f"http://127.0.0.1:{self._http.server_address[1]}/files"
+
+    def close(self) -> None:
+        """Stop it."""
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop it."""
+        self.close()
