@@ -39,6 +39,7 @@ from tests.faults.stage import (
 )
 from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer
+from tests.integration.processor.test_tools import document
 from tests.support.waiting import wait_until
 
 
@@ -145,6 +146,8 @@ def test_19_events_come_again_are_missing_or_are_gone(stage: Stage) -> None:
     assert drained.rows["1"] == [*range(300), *range(350, 400)]
     wait_until(lambda: _gap_events(orders) == 50, "the gap is reported")
     assert total(second, "gap_events") == 50
+    (found,) = document(orders, "files", "--gaps")["files"]
+    assert (found["partition"], found["lost"], found["gap"]) == ("1", 50, "retention:300-349")
 
 
 def test_20_hub_deleted_and_created_again(stage: Stage) -> None:

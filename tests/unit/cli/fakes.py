@@ -13,7 +13,7 @@ from eventconsumer_cli.errors import Failed, Forbidden, NotFound, RefusedError
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, name_of
 
 UID = "11111111-2222-3333-4444-555555555555"
-THEN = datetime.now(UTC) - timedelta(hours=2, seconds=20)  # not at a change of its age in text
+THEN = datetime.now(UTC) - timedelta(days=2, hours=2, minutes=20)  # not at a change of its age in text
 
 
 class FakeCluster:

@@ -201,7 +201,7 @@ def test_table_shows_location_lag_and_problem(shell: Shell) -> None:
     for text in (
         "drained/shop/orders in the storage account of Secret orders-storage",
         "19 with 950,000 events",
-        "50,000 events in 1 file, the oldest file is 2h",
+        "50,000 events in 1 file, the oldest file is 2d2h old",
         "every 10 s",
     ):
         assert text in seen.out
