@@ -276,6 +276,7 @@ HARMLESS: list[tuple[str, Change, Code | None, int]] = [
     ("a strange blob beside", put("notes.txt", b"x"), Code.FOREIGN_NAMES, 0),
     ("a folder of a hierarchical namespace", put(f"inc={ERA}/partition=0", b"", hdi_isfolder="true"), None, 0),
     ("the lead", put("_leader", b""), None, 0),
+    ("the cursor of notices", put("_notices.json", b"{}"), None, 0),
     ("a dead letter", put(f"_deadletters/inc={ERA}/partition=0/seq={7:020d}.json", {}), Code.DEAD_LETTERS, 0),
     ("a replay's file", put(f"_replays/one/inc={ERA}/partition=0/from={7:020d}.parquet", b"x"), None, 0),
     ("a strange blob of a replay", put("_replays/one/notes.txt", b"x"), Code.ORPHAN, 1),
