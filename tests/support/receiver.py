@@ -1,10 +1,12 @@
 """A real HTTP server that receives notices, with answers that a test chooses."""
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Self
 
 
@@ -34,7 +36,7 @@ class Posted:
 class NoticeServer:
     """One server on loopback; `answer` is called for each request, which is recorded first."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: Path | None = None, key: Path | None = None) -> None:
         self.requests: list[Posted] = []
         self.acknowledged: list[Posted] = []
         self.answer: Callable[[Posted], Answer] = lambda _: Answer()
@@ -65,13 +67,19 @@ class NoticeServer:
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
+        self._scheme = "http"
+        if certificate is not None:
+            tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            tls.load_cert_chain(certificate, key)
+            self._http.socket = tls.wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)
+            self._scheme = "https"
         self._thread = threading.Thread(target=self._http.serve_forever, daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
         """URL of the endpoint."""
-        return f"http://127.0.0.1:{self._http.server_address[1]}/files"
+        return f"{self._scheme}://127.0.0.1:{self._http.server_address[1]}/files"
 
     def close(self) -> None:
         """Stop it."""

@@ -9,7 +9,7 @@ from eventconsumer_api import labels
 from eventconsumer_api.host_report import BatchReport, HostState, Problem, TableReport, WatermarkReport
 from eventconsumer_cli.commands.hosts import ids
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD
-from tests.unit.cli.fakes import EFFECTIVE, HEALTHY, FakeCluster, condition, consumer, fleet, pod, report, shop
+from tests.unit.cli.fakes import EFFECTIVE, HEALTHY, THEN, FakeCluster, condition, consumer, fleet, pod, report, shop
 from tests.unit.cli.running import Shell
 
 COMMANDS = ("status", "partitions", "hosts", "batches", "table")
@@ -64,6 +64,15 @@ def test_status_tells_up_to_when_files_and_batches_are_complete(shell: Shell) ->
     seen = shell.run(cluster, "status", "orders")
     assert "all events before 2026-01-01 12:00 UTC are in files" in seen.out
     assert "all events before 2026-01-01 12:00 UTC are in batches up to 9" in seen.out
+
+
+def test_status_tells_how_far_notices_are(shell: Shell) -> None:
+    cluster = shop()
+    cluster.put(EVENT_CONSUMER, consumer(notices={"pendingEvents": 5000, "lastTime": THEN.isoformat()}))
+    text = "5,000 events are in files without an acknowledged notice, the last one 2h"
+    assert text in shell.run(cluster, "status", "orders").out
+    cluster.put(EVENT_CONSUMER, consumer(notices={"pendingEvents": 0}))
+    assert "all are acknowledged" in shell.run(cluster, "status", "orders").out
 
 
 def test_status_names_a_silent_operator(shell: Shell) -> None:

@@ -10,13 +10,14 @@ from random import Random
 from typing import Any
 
 from eventconsumer_api.fleet import FleetMessage
-from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.host_config import HostConfig, NoticesConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import pod_of
 from eventconsumer_processor.batch.lag import Era
-from eventconsumer_processor.batch.leader import Leader
+from eventconsumer_processor.batch.leader import Leader, Receiver
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.notice.endpoint import Endpoint
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.manager import PartitionManager, scan_pause
 from eventconsumer_processor.partition.operator_messages import OperatorMessages
@@ -66,6 +67,7 @@ class Fleet:
     sink: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     hosts: dict[str, "Running"] = field(default_factory=dict)
     leading: bool = False  # hosts elect a leader, too
+    endpoint: Callable[[NoticesConfig], Receiver] | None = None  # of notices; None: no notices
     lease_seconds: int = 30
     storage_seconds: float = 0.0  # that a request takes
     hub_seconds: float = 0.0
@@ -85,6 +87,7 @@ class Fleet:
             | {
                 "leases": CONFIG["leases"] | {"layout": self.layout, "durationSeconds": self.lease_seconds},
                 "startingPosition": {"type": "Latest"},
+                "notices": {"url": "https://hooks.example/files"} if self.endpoint else None,
             }
         )
         info = HubInfo("shop.example", "orders", CREATED, tuple(self.hub.partitions))
@@ -110,9 +113,10 @@ class Fleet:
                 await self.leases.ensure_container()  # as when a host registers
 
         tasks = [asyncio.create_task(live())]
-        if self.leading:
-            tasks.append(asyncio.create_task(self._leader(work, manager).run()))
-        self.hosts[name] = Running(manager, tasks, news)
+        leader = self._leader(work, manager) if self.leading else None
+        if leader is not None:
+            tasks.append(asyncio.create_task(leader.run()))
+        self.hosts[name] = Running(manager, tasks, news, leader)
         return self.hosts[name]
 
     @staticmethod
@@ -125,6 +129,7 @@ class Fleet:
             blobs=self._far(self.sink, self.storage_seconds),
             eras=lambda: [Era(incarnation(INFO), self.chain)],
             partitions=manager,
+            endpoint=self.endpoint or Endpoint,
         )
 
     def tell(self, hosts: int, *, ready: tuple[str, ...] = (), gone: tuple[str, ...] = ()) -> None:
@@ -200,6 +205,7 @@ class Running:
     manager: PartitionManager
     tasks: list[asyncio.Task[None]]
     news: OperatorMessages
+    leader: Leader | None = None
 
     def owned(self) -> set[str]:
         """Partitions it owns."""

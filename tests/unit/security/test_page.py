@@ -38,7 +38,11 @@ def test_every_flag_it_names_is_one() -> None:
     flags = sorted(set(re.findall(r"`(--[a-z-]+)`", PAGE)))
     assert "--storage-suffix" in flags
     plain = {"--network-policies", "--allow-insecure-endpoints"}
-    values = {"--spark-launcher": "Kubeflow", "--egress-cidr": "10.1.0.0/16"}
+    values = {
+        "--spark-launcher": "Kubeflow",
+        "--egress-cidr": "10.1.0.0/16",
+        "--notice-endpoint": "https://x.example/",
+    }
     given = [part for flag in flags for part in ([flag] if flag in plain else [flag, values.get(flag, "x.example")])]
     images = ["--processor-image", "p", "--spark-image", "s"]
     parse_settings([*images, *given], {"POD_NAMESPACE": "here"})

@@ -13,7 +13,7 @@ from eventconsumer_api.endpoints import AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import BlobLocation, Credential
 from eventconsumer_storage.account import StorageAccount, resolve_account
-from eventconsumer_storage.async_blobs import blob_service
+from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
 from eventconsumer_storage.credential import fingerprint
 
 URL = "https://shop.blob.core.windows.net"
@@ -112,6 +112,15 @@ def test_a_connection_string_with_a_shared_access_signature(tmp_path: Path) -> N
     assert (
         blob_service(location, "spec.sink", False, AZURE_STORAGE_SUFFIXES).url == "https://shop.blob.core.windows.net/"
     )
+
+
+async def test_the_url_of_a_container_has_no_signature(tmp_path: Path) -> None:
+    """It is in notices."""
+    text = "BlobEndpoint=https://shop.blob.core.windows.net;SharedAccessSignature=?sv=2024&sig=abc%3D"
+    service = blob_service(sink(tmp_path, text), "spec.sink", False, AZURE_STORAGE_SUFFIXES)
+    store = AzureBlobStore(service, "drained", lambda *_: None)
+    assert store.url == "https://shop.blob.core.windows.net/drained"
+    await store.close()
 
 
 def test_the_url_of_the_resource_is_that_of_the_connection_string(tmp_path: Path) -> None:

@@ -137,6 +137,10 @@ def _facts(look: Look) -> Table:
         behind = f", {count(found.pending_files)} files wait" if found.pending_files else ""
         text = f"version {found.version}, {count(found.files)} files with {count(found.events)} events{behind}"
         facts.append(("table", text))
+    if notices := status_.notices:
+        waiting = f"{count(notices.pending_events)} events are in files without an acknowledged notice"
+        sent = f", the last one {age(notices.last_time, look.now)} ago" if notices.last_time else ""
+        facts.append(("notices", f"{waiting if notices.pending_events else 'all are acknowledged'}{sent}"))
     if status_.storage.calls_per_month is not None:
         facts.append(("storage", f"about {count(status_.storage.calls_per_month)} requests a month"))
     facts += _spark(look)

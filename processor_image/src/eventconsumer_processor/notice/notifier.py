@@ -205,7 +205,10 @@ class Notifier:
         record = self._parsed(blob.data) if blob else None
         if record is not None and record.chain == self._origin.chain:
             if record.incarnation not in {extent.incarnation for extent in extents}:
-                raise Damaged(f"the cursor of notices, blob {self._name}, names an unknown segment: {_REMEDY}")
+                raise Damaged(
+                    f"the cursor of notices, blob {self._name}, names a segment that this host does not know. If no "
+                    f"host registers with it soon, restore its record in _segments/; as the last resort, {_REMEDY}"
+                )
             # What this host knows to be acknowledged counts, too.
             known = self._next if record.incarnation == self._incarnation else {}
             self._incarnation = record.incarnation

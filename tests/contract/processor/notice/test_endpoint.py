@@ -1,5 +1,6 @@
 """The client of the endpoint of notices, against a real HTTP server: what is acknowledged, refused, and sent again."""
 
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,3 +161,31 @@ async def test_cookies_of_an_answer_are_not_sent_back(server: NoticeServer) -> N
     server.answer = lambda _: Answer(200, {"Set-Cookie": "a=b"})
     await post(server.url, times=2)
     assert "Cookie" not in server.requests[1].headers
+
+
+async def test_a_proxy_forwards_notices_unless_the_endpoint_is_left_out(
+    server: NoticeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with NoticeServer() as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/files"))
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        await post("http://hooks.invalid/files")
+        assert [posted.path for posted in proxy.requests] == ["http://hooks.invalid/files"]
+        await post(server.url)
+        assert (len(server.requests), len(proxy.requests)) == (1, 1)
+
+
+async def test_only_an_endpoint_with_a_trusted_certificate_gets_a_notice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {key} -out {certificate}"
+    name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command.split(), *name], check=True, capture_output=True)
+    with NoticeServer(certificate, key) as server:
+        with pytest.raises(NoticeFailed, match="certificate verify failed"):
+            await post(server.url, **secret(tmp_path, "key"))
+        assert not server.requests
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        await post(server.url, **secret(tmp_path, "key"))
+        assert len(server.requests) == 1

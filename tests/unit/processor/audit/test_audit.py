@@ -276,6 +276,7 @@ HARMLESS: list[tuple[str, Change, Code | None, int]] = [
     ("a strange blob beside", put("notes.txt", b"x"), Code.FOREIGN_NAMES, 0),
     ("a folder of a hierarchical namespace", put(f"inc={ERA}/partition=0", b"", hdi_isfolder="true"), None, 0),
     ("the lead", put("_leader", b""), None, 0),
+    ("the cursor of notices", put("_notices.json", b"{}"), None, 0),
     ("a dead letter", put(f"_deadletters/inc={ERA}/partition=0/seq={7:020d}.json", {}), Code.DEAD_LETTERS, 0),
     ("a request", put(f"_deadletters/inc={ERA}/redrive/partition=0/seq={7:020d}.json", b""), None, 0),
     ("dropped letters", put(f"_deadletters/inc={ERA}/dropped/20260101T000000Z-0123abcd.json", {}), None, 0),

@@ -320,7 +320,7 @@ async def test_a_damaged_cursor_names_the_remedy() -> None:
         await world.notifier().advance(world.extents())
     record = NoticesRecord(chain="c1", written_at=NOON, incarnation="unknown", next={})
     await world.store.put(cursor_name("p"), record.model_dump_json(by_alias=True).encode())
-    with pytest.raises(Damaged, match="unknown segment"):
+    with pytest.raises(Damaged, match="a segment that this host does not know"):
         await world.notifier().advance(world.extents())
 
 
