@@ -69,7 +69,7 @@ def test_status_tells_up_to_when_files_and_batches_are_complete(shell: Shell) ->
 def test_status_tells_how_far_notices_are(shell: Shell) -> None:
     cluster = shop()
     cluster.put(EVENT_CONSUMER, consumer(notices={"pendingEvents": 5000, "lastTime": THEN.isoformat()}))
-    text = "5,000 events are in files without an acknowledged notice, the last one 2h"
+    text = "5,000 events are in files without an acknowledged notice, the last one 2d"
     assert text in shell.run(cluster, "status", "orders").out
     cluster.put(EVENT_CONSUMER, consumer(notices={"pendingEvents": 0}))
     assert "all are acknowledged" in shell.run(cluster, "status", "orders").out
