@@ -227,6 +227,33 @@ def test_replace_writes_no_files_and_after_a_kill_events_behind_the_checkpoint_c
     wait_until(lambda: processed(notes)[-199:] == everything, "everything comes again")
 
 
+def test_with_policy_handler_a_killed_host_continues_at_the_checkpoint_of_the_handler(
+    consumer: MakeConsumer, notes: Path
+) -> None:
+    processing = recording({"policy": "Handler"})
+    orders = consumer(partitions=1, processing=processing | {"handler": "recording:Collecting"})
+    orders.publish(150, "0")
+    first = orders.host("orders-host-0")
+    wait_logged(first, lambda: processed(notes)[-1:] == [149], "processed")
+    assert checkpoint(orders) == 119
+    first.kill()
+    second = orders.host("orders-host-1")
+    wait_logged(second, lambda: len(processed(notes)) == 180, "taken over")
+    assert processed(notes)[150:] == [*range(120, 150)]
+    assert second.terminate() == 0
+    assert checkpoint(orders) == 119
+    orders.config["processing"] = processing | {"handler": "recording:CollectingInThread"}
+    third = orders.host("orders-host-2")
+    wait_logged(third, lambda: len(processed(notes)) == 210, "handled by plain methods")
+    orders.publish(20, "0", start=150)
+    wait_logged(third, lambda: processed(notes)[-1:] == [169], "all processed")
+    assert checkpoint(orders) == 159
+    assert third.terminate() == 0
+    assert checkpoint(orders) == 169
+    with orders.container(orders.drained) as container:
+        assert [blob.name for blob in container.list_blobs("shop/orders/inc=")] == []
+
+
 def test_a_dead_letter_that_is_redriven_reaches_the_corrected_handler_although_hosts_are_killed(
     consumer: MakeConsumer, notes: Path
 ) -> None:

@@ -43,6 +43,7 @@ class CheckpointPolicy(StrEnum):
     BATCH = "Batch"
     EVENTS = "Events"
     INTERVAL = "Interval"
+    HANDLER = "Handler"
 
 
 class CheckpointRule(Model):
@@ -51,7 +52,8 @@ class CheckpointRule(Model):
     policy: CheckpointPolicy | None = Field(
         default=None,
         description="File: after each file. Batch: after each batch that the handler processed. Events: every `events` "
-        "events. Interval: every `seconds` seconds. Default: File, or Batch with handlerMode: Replace.",
+        "events. Interval: every `seconds` seconds. Handler: only where the handler calls "
+        "`context.checkpoint()`, with handlerMode: Replace. Default: File, or Batch with handlerMode: Replace.",
     )
     events: int = Field(
         default=1000, ge=1, le=100_000_000, description="Number of events between checkpoints, with policy Events."
@@ -76,8 +78,13 @@ class Processing(Model):
         (
             "!(has(self.handlerMode) && self.handlerMode == 'Replace' && has(self.checkpoint) && "
             "has(self.checkpoint.policy) && self.checkpoint.policy == 'File')",
-            "processing.checkpoint.policy: File needs files, and handlerMode: Replace writes none; use Batch, Events "
-            "or Interval",
+            "processing.checkpoint.policy: File needs files, and handlerMode: Replace writes none; use Batch, "
+            "Events, Interval or Handler",
+        ),
+        (
+            "!(has(self.checkpoint) && has(self.checkpoint.policy) && self.checkpoint.policy == 'Handler') || "
+            "(has(self.handlerMode) && self.handlerMode == 'Replace')",
+            "processing.checkpoint.policy: Handler needs handlerMode: Replace; otherwise checkpoints follow files",
         ),
         *(
             (

@@ -87,11 +87,11 @@ def normal_seconds(spec: EventConsumerSpec) -> float:
     if processing.handler is None or processing.handler_mode is not HandlerMode.REPLACE:
         return spec.sink.roll.max_seconds + _MEASURING_SECONDS
     # Without files an event is processed when a checkpoint follows it.
-    if processing.checkpoint.policy is CheckpointPolicy.EVENTS:
+    if processing.checkpoint.policy in {CheckpointPolicy.EVENTS, CheckpointPolicy.HANDLER}:
         raise SpecError(
             "spec.processing.checkpoint.policy",
             "scaling.mode: Lag cannot measure the lag of a handler without files while checkpoints wait for a number "
-            "of events: set Batch or Interval, or another scaling.mode",
+            "of events or for the handler: set Batch or Interval, or another scaling.mode",
         )
     interval = processing.checkpoint.policy is CheckpointPolicy.INTERVAL
     return (processing.checkpoint.seconds if interval else 0) + _MEASURING_SECONDS

@@ -2,6 +2,7 @@
 
 from eventconsumer_processor.handler.api import (
     Batch,
+    CheckpointError,
     CloseReason,
     Event,
     EventProcessor,
@@ -14,6 +15,7 @@ from eventconsumer_processor.handler.api import (
 
 __all__ = [
     "Batch",
+    "CheckpointError",
     "CloseReason",
     "Event",
     "EventProcessor",

@@ -29,8 +29,8 @@ Guarantees:
 import base64
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TypeAlias, TypeVar, overload
@@ -57,7 +57,8 @@ class CloseReason(StrEnum):
     """Why a partition is closed."""
 
     LEASE_LOST = "LeaseLost"  # another host owns it or will: events after the checkpoint are processed again there
-    SHUTDOWN = "Shutdown"  # this host releases the partition: all processed events are checkpointed
+    SHUTDOWN = "Shutdown"  # this host releases the partition: all processed events are checkpointed, except with
+    # the checkpoint policy Handler: `close` may call `context.checkpoint()`
 
 
 class TryAgain(Exception):  # noqa: N818 - a request of the handler
@@ -65,6 +66,10 @@ class TryAgain(Exception):  # noqa: N818 - a request of the handler
 
     There is no limit of attempts, and no dead letter; every other error has `processing.handlerAttempts`.
     """
+
+
+class CheckpointError(TryAgain):
+    """`context.checkpoint()` wrote no checkpoint. If the handler does not catch it, the batch is passed again."""
 
 
 class RejectEvents(Exception):  # noqa: N818 - an action of the handler
@@ -271,6 +276,33 @@ class PartitionContext:
     position: Position | None
     log: FilteringBoundLogger
     last_enqueued: LastEnqueued | None = None
+    _write: "WriteCheckpoint | None" = field(default=None, repr=False, compare=False)
+
+    def checkpoint(self, at: Event | Position | None = None) -> Awaitable[None]:
+        """Write a checkpoint: events up to it are done, and are never passed again.
+
+        Only with `processing.handlerMode: Replace`, in `process_events` and `close`, with every checkpoint policy. With
+        the policy Handler there are no other checkpoints. An `async def` method awaits it. In a `def` method the call
+        returns when the checkpoint is written.
+
+        Args:
+            at: The last event that is done, of this call or of an earlier one. None: the last event of this call, in
+                `close` the last one that was processed. An event below the current checkpoint changes nothing.
+
+        Raises:
+            CheckpointError: No checkpoint was written: storage does not respond, another host owns the partition, the
+                event is of no such call, or the mode has no such checkpoints.
+        """
+        if self._write is None:
+            raise CheckpointError(
+                "context.checkpoint() is possible only with processing.handlerMode: Replace, and until close returns: "
+                "with files, checkpoints follow the files; remove the call"
+            )
+        return self._write(at)
+
+    def note_checkpoints(self, write: "WriteCheckpoint | None") -> None:
+        """For the host: record how checkpoints are written; None: the handler can write none."""
+        self._write = write
 
     def note_batch(self, last_enqueued: LastEnqueued | None) -> None:
         """For the host: record the runtime metrics of the next batch."""
@@ -280,6 +312,9 @@ class PartitionContext:
         """For the host: record that all events up to `position` are processed."""
         self.next_sequence_number = position.sequence_number + 1
         self.position = position
+
+
+WriteCheckpoint: TypeAlias = Callable[[Event | Position | None], Awaitable[None]]
 
 
 class EventProcessor(ABC):

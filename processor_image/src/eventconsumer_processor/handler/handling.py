@@ -15,6 +15,8 @@ Errors:
 A dead letter is written before its event counts as done; while it cannot be written, processing waits. A stop ends each
 pause; the next owner processes the remaining events.
 
+In mode Replace the handler may write checkpoints. Events up to a checkpoint are done, also if the call then raises.
+
 Between batches, dead letters that a user passes again are given to the handler, each alone and once: see `deadletter`.
 They change neither the progress nor the files. With mode Transform there is no place for their rows, so none is passed.
 
@@ -24,7 +26,7 @@ is in a file that the handler has not seen to. Rows that cannot go to a file are
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from random import Random
@@ -38,9 +40,12 @@ from eventconsumer_api.host_report import Problem
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.v1alpha1 import HandlerMode
+from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.handler.api import (
     Batch,
+    CheckpointError,
     CloseReason,
+    Event,
     PartitionContext,
     Position,
     RejectEvents,
@@ -51,6 +56,7 @@ from eventconsumer_processor.handler.deadletter import UNDECODED as UNDECODED_EV
 from eventconsumer_processor.handler.deadletter import Attempts, Cause, DeadLetters, Stored, cause_of
 from eventconsumer_processor.handler.loading import FIELD, Factory, describe
 from eventconsumer_processor.handler.rows import rows_of
+from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import EventRows
@@ -133,6 +139,10 @@ class PartitionHandler:
         self._failures = 0  # consecutive
         self._throttle = LogThrottle(lambda: deps.now().timestamp())
         self._failing: Problem | None = None
+        self._write: Callable[[Checkpoint], Awaitable[None]] | None = None  # a checkpoint; None: they follow the files
+        self._loop: asyncio.AbstractEventLoop | None = None  # since `open`
+        self._given: Position | None = None  # the last event of the call in progress
+        self._reached = -1  # sequence number of the last checkpoint that the instance has written
         self._redriven: set[int] = set()  # processed again, but the dead letter is not removed yet
         self._log = log.bind(partition=identity.partition)
 
@@ -140,12 +150,15 @@ class PartitionHandler:
         """Problems of the handler: it fails, or events became dead letters."""
         return [problem for problem in (self._failing, self._deps.letters.problem()) if problem]
 
-    async def open(self, epoch: int, position: int) -> None:
+    async def open(
+        self, epoch: int, position: int, checkpoint: Callable[[Checkpoint], Awaitable[None]] | None = None
+    ) -> None:
         """Create an instance and open it.
 
         Args:
             epoch: The epoch of the lease.
             position: Sequence number of the first event.
+            checkpoint: Writes checkpoints for the handler; None: checkpoints follow the files.
 
         Raises:
             Blocked: The handler failed; the next call tries a new instance.
@@ -162,6 +175,10 @@ class PartitionHandler:
             position=None,
             log=self._log.bind(epoch=epoch),
         )
+        self._write, self._loop = checkpoint, asyncio.get_running_loop()
+        self._given, self._reached = None, -1
+        if checkpoint is not None:
+            context.note_checkpoints(self._checkpoint)
         calls = None
         try:
             calls = Calls(self._deps.factory(), f"handler-{identity.partition}", self._slow)
@@ -241,7 +258,35 @@ class PartitionHandler:
             self._count(error)
             self._log.error("the handler's close failed: fix it in the handler's image", error=describe(error))
         finally:
+            self._context.note_checkpoints(None)
             calls.end()
+
+    def _checkpoint(self, at: Event | Position | None) -> Awaitable[None]:
+        """See `PartitionContext.checkpoint`; called on the event loop, or in a thread, which then waits."""
+        assert self._loop is not None  # noqa: S101 - open
+        writing = asyncio.run_coroutine_threadsafe(self._write_checkpoint(at), self._loop)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:  # in the thread of a `def` method
+            writing.result()
+            return _Written()
+        return asyncio.wrap_future(writing)
+
+    async def _write_checkpoint(self, at: Event | Position | None) -> None:
+        assert self._write is not None  # noqa: S101 - see `open`
+        last = self._given or (self._context.position if self._context else None)
+        at = at or last
+        if at is None:  # no event was passed
+            return
+        if last is None or at.sequence_number > last.sequence_number:
+            raise CheckpointError(
+                f"event {at.sequence_number} is neither in this call nor processed by an earlier one: use one that is"
+            )
+        try:
+            await self._write(Checkpoint(at.offset, at.sequence_number))
+        except (StorageError, LeaseLost) as error:
+            raise CheckpointError(f"the checkpoint at event {at.sequence_number} was not written: {error}") from error
+        self._reached = max(self._reached, at.sequence_number)
 
     async def _redrive(self, number: int) -> bool:
         """Pass one dead letter again; returns whether the next one may follow now.
@@ -295,6 +340,7 @@ class PartitionHandler:
             return await self._reject(turn, context, piece, [undecoded], Cause(UNDECODED_EVENT, why, traceback=""))
         events = Batch(turn.rows, piece.indices)
         piece = replace(piece, given=piece.given + 1)
+        self._given = _position(turn.rows, piece.indices[-1])
         try:
             with self._deps.metrics.handler_seconds.time():
                 result = await calls.process_events(context, events)
@@ -302,16 +348,29 @@ class PartitionHandler:
         except TryAgain as error:
             self._failed(error, f"it requests {_named(events)} again", alarm=self._failures >= FAILED_CALLS)
             await self._pause(self._failures, turn.stop)
-            return [piece]
+            left = self._unreached(turn, piece)
+            return [left] if left.indices else []
         except Exception as error:
             numbers = error.sequence_numbers if isinstance(error, RejectEvents) else frozenset()
             rejected = [index for index in piece.indices if turn.rows.sequence_numbers[index] in numbers]
+            piece = self._unreached(turn, piece, rejected)
             if isinstance(error, RejectEvents) and rejected:
                 return await self._reject(turn, context, piece, rejected, cause_of(error, error.reason))
+            if not piece.indices:
+                self._failed(error, "its events are done, because it has written a checkpoint", alarm=True)
+                return []
             return await self._again(turn, context, piece, error)
+        finally:
+            self._given = None
         self._failures = 0
         self._deps.metrics.handled.labels(self._identity.partition).inc(len(events))
         return []
+
+    def _unreached(self, turn: _Round, piece: _Piece, rejected: Sequence[int] = ()) -> _Piece:
+        """The events of a piece that no checkpoint of the handler covers, and those that it rejected."""
+        numbers = turn.rows.sequence_numbers
+        left = [index for index in piece.indices if numbers[index] > self._reached or index in rejected]
+        return piece if len(left) == len(piece.indices) else replace(piece, indices=left)
 
     async def _again(self, turn: _Round, context: PartitionContext, piece: _Piece, error: Exception) -> list[_Piece]:
         """After a failure: try the same events again, divide them, or make the only one a dead letter."""
@@ -391,6 +450,13 @@ class PartitionHandler:
         seconds = min(PAUSE_MOST, PAUSE_FIRST * 2 ** min(failures - 1, 16))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), seconds * self._deps.rng.uniform(0.5, 1.5))
+
+
+class _Written:
+    """A checkpoint that is written."""
+
+    def __await__(self) -> Generator[None]:
+        yield from ()
 
 
 def _position(rows: EventRows, index: int) -> Position:

@@ -218,6 +218,11 @@ class CheckpointSchedule:
         self._events = 0
         self._since: float | None = None
 
+    @property
+    def automatic(self) -> bool:
+        """Whether the host writes checkpoints; otherwise only the handler does."""
+        return self._policy is not CheckpointPolicy.HANDLER
+
     def note(self, events: int, now: float) -> None:
         """Record that events are done that no checkpoint covers."""
         if events and self._since is None:
@@ -236,6 +241,8 @@ class CheckpointSchedule:
         match self._policy:
             case CheckpointPolicy.EVENTS:
                 return self._events >= self._rule.events
+            case CheckpointPolicy.HANDLER:
+                return False
             case CheckpointPolicy.INTERVAL:
                 return now - self._since >= self._rule.seconds
         return True

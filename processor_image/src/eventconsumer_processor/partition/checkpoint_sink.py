@@ -1,8 +1,9 @@
 """Writes checkpoints, and no files, for a partition whose events only the user's handler processes.
 
-The handler has processed all events before `expected`. A checkpoint is written when the policy says so, and at an
-orderly end. After a crash the events after the checkpoint are processed again: at least once. No file can record lost
-events, so they are reported as a problem while this host owns the partition.
+The handler has processed all events before `expected`. A checkpoint is written when the policy says so, when the
+handler calls `context.checkpoint()`, and (not with policy Handler) at an orderly end. After a crash the events after
+the checkpoint are processed again: at least once. No file can record lost events, so they are reported as a problem
+while this host owns the partition.
 """
 
 import structlog
@@ -74,12 +75,27 @@ class CheckpointSink:
         self.events += len(batch)
         self.expected = batch.last + 1
         self.mark = marks.last_of(batch)
-        self._done = Checkpoint(batch.last_offset, batch.last)
-        self._schedule.note(len(batch), self._deps.clock())
+        if self.position is None or batch.last >= self.position:  # else the handler wrote the checkpoint
+            self._done = Checkpoint(batch.last_offset, batch.last)
+            self._schedule.note(len(batch), self._deps.clock())
+
+    async def checkpoint(self, at: Checkpoint) -> None:
+        """Write a checkpoint that the handler requests; one that is not above the current one changes nothing.
+
+        Raises:
+            LeaseLost: This host does not hold the lease.
+            StorageError: The request failed, or the outcome is unknown.
+        """
+        await self._held.advance(at)
+        self.position = max(at.sequence_number + 1, self.position or 0)
+        if self._done is not None and self._done.sequence_number <= at.sequence_number:
+            self._done = None
+            self._schedule.written(self._deps.clock())
+        self._deps.metrics.checkpointed(self._chain.partition)
 
     async def flush(self) -> None:
         """See `PartitionSink`."""
-        if self._done is None:
+        if self._done is None or not self._schedule.automatic:
             return
         try:
             await self._held.advance(self._done)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import EventMark
+from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.memory import Memory
 from eventconsumer_processor.sink.gaps import Gap
@@ -18,6 +19,9 @@ from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_storage.lease_time import boottime
 
+WriteCheckpoint = Callable[[Checkpoint], Awaitable[None]]
+"""Writes a checkpoint; raises LeaseLost or StorageError."""
+
 
 class Handling(Protocol):
     """The user's handler of one partition."""
@@ -25,8 +29,14 @@ class Handling(Protocol):
     def problems(self) -> list[Problem]:
         """Problems of the handler that need an action now."""
 
-    async def open(self, epoch: int, position: int) -> None:
-        """Open the handler; `position` is the sequence number of the first event."""
+    async def open(self, epoch: int, position: int, checkpoint: WriteCheckpoint | None) -> None:
+        """Open the handler.
+
+        Args:
+            epoch: The epoch of the lease.
+            position: Sequence number of the first event.
+            checkpoint: Writes checkpoints for the handler; None: checkpoints follow the files.
+        """
 
     async def process(self, batch: EventBatch, stop: asyncio.Event) -> tuple[int, EventBatch | None]:
         """Process events.

@@ -38,7 +38,7 @@ from eventconsumer_processor.errors import (
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.partition import marks
 from eventconsumer_processor.partition.checkpoint_sink import CheckpointSink
-from eventconsumer_processor.partition.dependencies import PartitionSink, PumpDependencies
+from eventconsumer_processor.partition.dependencies import PartitionSink, PumpDependencies, WriteCheckpoint
 from eventconsumer_processor.partition.file_sink import FileSink
 from eventconsumer_processor.partition.gap_detection import GapDetector
 from eventconsumer_processor.sink.gaps import SHOWN
@@ -89,8 +89,10 @@ class Pump:
         self._partition = chain.partition
         self._handler = deps.handler(chain.partition) if deps.handler else None
         self._sink: PartitionSink
+        self._checkpoint: WriteCheckpoint | None = None  # for the handler
         if self._handler is not None and deps.config.processing.handler_mode is HandlerMode.REPLACE:
-            self._sink = CheckpointSink(deps, held, chain)
+            self._sink = sink = CheckpointSink(deps, held, chain)
+            self._checkpoint = sink.checkpoint
         else:
             self._sink = FileSink(deps, held, chain)
         self._handler_open = False
@@ -181,7 +183,7 @@ class Pump:
         if self._sink.position is None:
             await self._sink.locate()
         if self._handler is not None and not self._handler_open:
-            await self._handler.open(self._held.lease.epoch, self._sink.expected)
+            await self._handler.open(self._held.lease.epoch, self._sink.expected, self._checkpoint)
             self._handler_open = True
         mark = self._sink.mark
         after = self._sink.expected - 1 if mark is None else mark.sequence_number - 1

@@ -112,6 +112,9 @@ BREAKS: dict[str, dict[str, Any]] = {
     "processing.image is the image": spec(processing={"image": "shop/orders:1"}),
     "processing.handlerMode: Transform or Replace needs": spec(processing={"handlerMode": "Transform"}),
     "processing.checkpoint.policy: File needs": spec(processing=REPLACE | {"checkpoint": {"policy": "File"}}),
+    "processing.checkpoint.policy: Handler needs": spec(
+        processing={"handler": "shop:Shop", "checkpoint": {"policy": "Handler"}}
+    ),
     "processing.env is for the handler": spec(processing={"env": [{"name": "A", "value": "b"}]}),
     "processing.envFrom is for the handler": spec(processing={"envFrom": [{"prefix": "APP_", "secretRef": NAMED}]}),
     "processing.volumes is for the handler": spec(processing={"volumes": [MOUNT]}),

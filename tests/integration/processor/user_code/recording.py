@@ -43,6 +43,30 @@ class Recording(EventProcessor):
             file.write(json.dumps({"owner": context.owner} | facts) + "\n")
 
 
+class Collecting(Recording):
+    """Writes a checkpoint for every 40th event; `poison` makes it fail after that."""
+
+    async def process_events(self, context: PartitionContext, batch: Batch) -> None:
+        for event in batch:
+            if event.sequence_number % 40 == 39:
+                await context.checkpoint(event)
+        await super().process_events(context, batch)
+
+
+class CollectingInThread:
+    """Likewise, with plain methods, and in `close`."""
+
+    def process_events(self, context: PartitionContext, batch: Batch) -> None:
+        for event in batch:
+            if event.sequence_number % 40 == 39:
+                context.checkpoint(event)
+        with (DIRECTORY / f"{context.partition_id}.jsonl").open("a") as file:
+            file.write(json.dumps({"numbers": batch.sequence_numbers}) + "\n")
+
+    def close(self, context: PartitionContext, reason: CloseReason) -> None:
+        context.checkpoint()
+
+
 class Slow(Masking):
     """The example, which takes a second for a batch while a file named `slow` exists, and notes what it returns."""
 

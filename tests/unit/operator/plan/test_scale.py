@@ -92,8 +92,9 @@ def test_files_that_wait_for_spark_keep_no_host() -> None:
     assert scaling_of(world, parse_spec(LAG | SPARK)).replicas == 0
 
 
-def test_lag_without_files_needs_checkpoints_in_time() -> None:
-    handler = {"handler": "shop:Orders", "handlerMode": "Replace", "checkpoint": {"policy": "Events"}}
+@pytest.mark.parametrize("policy", ["Events", "Handler"])
+def test_lag_without_files_needs_checkpoints_in_time(policy: str) -> None:
+    handler = {"handler": "shop:Orders", "handlerMode": "Replace", "checkpoint": {"policy": policy}}
     spec = parse_spec(LAG | {"processing": handler})
     with pytest.raises(SpecError, match=r"spec\.processing\.checkpoint\.policy.*Batch or Interval"):
         scaling_of(observed(status=status(8)), spec)

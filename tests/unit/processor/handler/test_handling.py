@@ -18,7 +18,9 @@ from eventconsumer_api.errors import Blocked
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_processor.handler.api import (
     Batch,
+    CheckpointError,
     CloseReason,
+    Event,
     EventProcessor,
     PartitionContext,
     RejectEvents,
@@ -26,9 +28,11 @@ from eventconsumer_processor.handler.api import (
 )
 from eventconsumer_processor.handler.deadletter import LOOK_SECONDS, DeadLetters
 from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
+from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.lastenqueued import LastEnqueued
+from eventconsumer_storage.errors import StorageError, Unavailable
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.hub import batch_of as batch_of_events
 from tests.support.fakes.virtual import virtual
@@ -730,3 +734,139 @@ async def test_a_result_that_does_not_fit_the_mode_is_a_failure_of_a_dead_letter
     await bench.request(10)
     await bench.redrive()
     assert (bench.letters(), bench.requests(), bench.letter(10)["attempts"]) == ([10], [], 2)
+
+
+class Lease:
+    """Takes checkpoints, as the lease of a partition without files; raises what it is told to."""
+
+    def __init__(self) -> None:
+        self.written: list[int] = []
+        self.errors: list[StorageError] = []
+
+    async def write(self, checkpoint: Checkpoint) -> None:
+        await asyncio.sleep(0.1)
+        if self.errors:
+            raise self.errors.pop()
+        assert checkpoint.offset
+        self.written.append(checkpoint.sequence_number)
+
+
+async def opened_without_files(processor: EventProcessor, lease: Lease, attempts: int = 2) -> Bench:
+    bench = Bench(processor, attempts, HandlerMode.REPLACE)
+    await bench.handler.open(7, 10, lease.write)
+    return bench
+
+
+class Keeping(Recorder):
+    """Writes a checkpoint at some events; fails on others after that."""
+
+    def __init__(self, *at: int, fail: Callable[[tuple[int, ...]], Exception | None] = lambda _: None) -> None:
+        super().__init__(fail)
+        self.at = at
+
+    async def process_events(self, context: PartitionContext, batch: Batch) -> None:
+        for event in batch:
+            if event.sequence_number in self.at:
+                await context.checkpoint(event)
+        await super().process_events(context, batch)
+
+    async def close(self, context: PartitionContext, reason: CloseReason) -> None:
+        await context.checkpoint()
+        await super().close(context, reason)
+
+
+@virtual
+async def test_a_checkpoint_is_written_where_the_handler_says_so() -> None:
+    lease, keeping = Lease(), Keeping(12, 14)
+    bench = await opened_without_files(keeping, lease)
+    assert await bench.process(batch_of(10, 11, 12, 13)) == 4
+    assert await bench.process(batch_of(14, 15)) == 2
+    assert lease.written == [12, 14]
+    await bench.handler.close(lost=False)
+    assert (lease.written, keeping.closed) == ([12, 14, 15], [CloseReason.SHUTDOWN])
+
+
+@virtual
+async def test_the_checkpoint_of_a_call_without_an_event_is_at_the_end_of_its_batch() -> None:
+    class Plain:
+        contexts: list[PartitionContext]
+
+        def process_events(self, context: PartitionContext, batch: Batch) -> None:
+            self.contexts = [context]
+            context.checkpoint()  # a `def` method waits for it
+            written.append([*lease.written])
+
+    lease, written, plain = Lease(), list[list[int]](), Plain()
+    bench = await opened_without_files(plain, lease)  # type: ignore[arg-type]
+    assert await bench.process(batch_of(10, 11)) == 2
+    assert await bench.process(batch_of(12)) == 1
+    assert written == [[11], [11, 12]]
+    await bench.handler.close(lost=True)
+    with pytest.raises(CheckpointError, match="until close returns"):
+        plain.contexts[0].checkpoint()
+
+
+@virtual
+async def test_events_before_a_checkpoint_are_not_passed_again_when_the_call_fails() -> None:
+    lease, failures = Lease(), [ValueError("bad"), TryAgain("later"), RejectEvents([13], "never")]
+    keeping = Keeping(11, 12, fail=lambda _: failures.pop() if failures else None)
+    bench = await opened_without_files(keeping, lease, attempts=3)
+    assert await bench.process(batch_of(10, 11, 12, 13, 14)) == 5
+    assert keeping.calls == [(10, 11, 12, 13, 14), (14,), (14,), (14,)]
+    assert (bench.letters(), keeping.succeeded) == ([13], [14])
+    whole = Keeping(15, fail=lambda _: ValueError("after the last event"))
+    bench = await opened_without_files(whole, lease)
+    assert await bench.process(batch_of(15)) == 1
+    assert (whole.calls, bench.letters()) == ([(15,)], [])
+
+
+@virtual
+async def test_a_checkpoint_that_is_not_written_makes_no_dead_letters() -> None:
+    lease, keeping = Lease(), Keeping(11)
+    lease.errors = [Unavailable("storage is down")] * 20
+    bench = await opened_without_files(keeping, lease, attempts=1)
+    processing = asyncio.create_task(bench.process(batch_of(10, 11)))
+    await asyncio.sleep(60)
+    (problem,) = bench.handler.problems()
+    assert "the checkpoint at event 11 was not written: storage is down" in problem.message
+    assert await processing == 2
+    assert (lease.written, bench.letters(), keeping.calls) == ([11], [], [(10, 11)])
+
+
+@virtual
+async def test_with_files_and_for_events_that_were_not_processed_there_is_no_checkpoint() -> None:
+    class Ahead(Recorder):
+        async def process_events(self, context: PartitionContext, batch: Batch) -> None:
+            await context.checkpoint(earlier[0] if earlier else None)
+
+    earlier: list[Event] = []
+    bench = await opened(Ahead(), attempts=1)
+    processing = asyncio.create_task(bench.process(batch_of(10)))
+    await asyncio.sleep(60)
+    (problem,) = bench.handler.problems()
+    assert "context.checkpoint() is possible only with processing.handlerMode: Replace" in problem.message
+    bench.stop.set()
+    assert (await processing, bench.letters()) == (0, [])
+    lease = Lease()
+    bench = await opened_without_files(Ahead(), lease)
+    earlier[:] = [*Batch(batch_of(99).rows())]
+    processing = asyncio.create_task(bench.process(batch_of(10)))
+    await asyncio.sleep(60)
+    (problem,) = bench.handler.problems()
+    assert "event 99 is neither in this call nor processed by an earlier one" in problem.message
+    bench.stop.set()
+    assert (await processing, bench.letters(), lease.written) == (0, [], [])
+
+
+@virtual
+async def test_a_stop_during_failures_moves_no_checkpoint_of_close_beyond_what_is_done() -> None:
+    lease = Lease()
+    keeping = Keeping(fail=lambda given: TryAgain("down") if 12 in given else None)
+    bench = await opened_without_files(keeping, lease)
+    assert await bench.process(batch_of(10, 11)) == 2
+    processing = asyncio.create_task(bench.process(batch_of(12, 13)))
+    await asyncio.sleep(10)
+    bench.stop.set()
+    assert await processing == 0
+    await bench.handler.close(lost=False)
+    assert lease.written == [11]

@@ -214,3 +214,12 @@ def test_nothing_done_is_never_written(policy: CheckpointPolicy | None, replaces
     assert not schedule.due(now, moment(replaces))
     schedule.note(0, now)
     assert not schedule.due(now + 10**9, moment(replaces))
+
+
+@given(steps, st.floats(0, 10**9))
+def test_with_policy_handler_the_host_writes_none(steps: list[tuple[float, int]], later: float) -> None:
+    schedule = CheckpointSchedule(CheckpointRule(policy=CheckpointPolicy.HANDLER), replaces_files=True)
+    assert not schedule.automatic
+    for seconds, events in steps:
+        schedule.note(events, seconds)
+        assert not schedule.due(seconds + later, "batch")

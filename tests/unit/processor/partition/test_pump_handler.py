@@ -32,7 +32,9 @@ class Notes(EventProcessor):
         seconds: Callable[[], float],
         fail: Callable[[Batch], None],
         edit: Callable[[Batch], pa.Table | None] = lambda _: None,
+        checkpoints: Callable[[int], bool] = lambda _: False,
     ) -> None:
+        self.checkpoints = checkpoints
         self.log = log
         self.seconds = seconds
         self.fail = fail
@@ -44,6 +46,9 @@ class Notes(EventProcessor):
     async def process_events(self, context: PartitionContext, batch: Batch) -> pa.Table | None:
         await asyncio.sleep(self.seconds())
         self.fail(batch)
+        for event in batch:
+            if self.checkpoints(event.sequence_number):
+                await context.checkpoint(event)
         self.log.append(batch.sequence_numbers)
         return self.edit(batch)
 
@@ -60,12 +65,17 @@ class Shop(Stage):
         self.log: list[Any] = []
         self.seconds = 0.0
         self.fail: Callable[[Batch], None] = lambda _: None
+        self.checkpoints: Callable[[int], bool] = lambda _: False  # at which events the handler writes one
         self.unwanted: set[int] = set()  # events that are dropped, in mode Transform
         self.mark = b"!"  # appended to the body of the others
         letters = DeadLetters(self.sink, "drained", "p", "era", "shop:Shop")
         means = HandlerDependencies(
             lambda: Notes(
-                self.log, lambda: self.seconds, self.fail, self.edited if mode == "Transform" else lambda _: None
+                self.log,
+                lambda: self.seconds,
+                self.fail,
+                self.edited if mode == "Transform" else lambda _: None,
+                self.checkpoints,
             ),
             letters,
             2,
@@ -346,3 +356,52 @@ async def test_a_dead_letter_is_passed_again_between_batches_and_files_stay_as_t
     assert {start: numbers for start, numbers in shop.files().items() if start in files} == files
     assert shop.rows() == ([*range(20)] if mode == "Precede" else [])
     assert await running.stop() == "Shutdown"
+
+
+@virtual
+async def test_policy_handler_only_the_handler_writes_checkpoints() -> None:
+    shop = Shop(policy="Handler")
+    shop.checkpoints = lambda number: number % 20 == 7
+    shop.partition.add(*bodies(35))
+    running = await shop.pump()
+    await eventually(lambda: shop.handled()[-1:] == [34])
+    assert (shop.checkpoint(), running.pump.report().next_sequence_number) == (27, 28)
+    await asyncio.sleep(600)
+    assert shop.checkpoint() == 27, "no other one, also not after a time"
+    assert await running.stop() == "Shutdown"
+    assert shop.checkpoint() == 27, "nor at the end"
+    again = await shop.pump("host-b")
+    await eventually(lambda: shop.handled()[35:] == [*range(28, 35)])
+    assert ("open", 2, 28) in shop.log
+    await again.stop()
+
+
+@virtual
+async def test_other_policies_count_on_from_the_checkpoint_of_the_handler() -> None:
+    shop = Shop(policy="Events", events=25)
+    shop.checkpoints = lambda number: number == 9  # the last event of a batch
+    shop.partition.add(*bodies(30))
+    running = await shop.pump()
+    await eventually(lambda: shop.handled()[-1:] == [29])
+    await asyncio.sleep(5)
+    assert shop.checkpoint() == 9, "20 events since"
+    shop.partition.add(*bodies(10))
+    await eventually(lambda: shop.checkpoint() == 39)
+    shop.partition.add(*bodies(1))
+    await eventually(lambda: shop.handled()[-1:] == [40])
+    await running.stop()
+    assert shop.checkpoint() == 40, "as without one"
+
+
+@virtual
+async def test_a_checkpoint_that_storage_refuses_is_written_with_the_next_attempt_of_the_call() -> None:
+    shop = Shop(policy="Handler")
+    shop.checkpoints = lambda number: number == 9
+    running = await shop.pump()
+    await eventually(lambda: bool(shop.log))
+    shop.leases.faults += [Fault("put"), Fault("put", applied=True)]
+    shop.partition.add(*bodies(10))
+    await eventually(lambda: shop.handled() == [*range(10)])
+    assert shop.checkpoint() == 9
+    assert [name for name in shop.sink.blobs if "_deadletters" in name] == []
+    await running.stop()

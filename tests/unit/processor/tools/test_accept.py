@@ -16,6 +16,7 @@ from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.identity.segments import current, list_segments
 from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.partition.dependencies import WriteCheckpoint
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.tools.accept import Accepting, Ends
 from eventconsumer_storage.errors import Conflict, Damaged
@@ -112,7 +113,7 @@ class Dropping:
     def problems(self) -> list[Problem]:
         return []
 
-    async def open(self, epoch: int, position: int) -> None:
+    async def open(self, epoch: int, position: int, checkpoint: WriteCheckpoint | None) -> None:
         pass
 
     async def process(self, batch: EventBatch, stop: asyncio.Event) -> tuple[int, EventBatch | None]:
