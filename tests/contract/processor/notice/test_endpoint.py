@@ -159,7 +159,7 @@ async def test_a_changed_secret_is_used_at_once(server: NoticeServer, tmp_path: 
 
 async def test_cookies_of_an_answer_are_not_sent_back(server: NoticeServer) -> None:
     server.answer = lambda _: Answer(200, {"Set-Cookie": "a=b"})
-    await post(server.url, times=2)
+    await post(server.url.replace("127.0.0.1", "localhost"), times=2)
     assert "Cookie" not in server.requests[1].headers
 
 

@@ -145,6 +145,9 @@ def test_a_host_that_stops_sends_the_rest_unless_another_one_leads(order: int) -
         if order == 2:
             fleet.start("shop/orders/orders-host-1.b")
             await until(lambda: receiver.got == firsts(fleet), 300)
+            failing(receiver)
+            publish(fleet)
+            await until(fleet.drained, 60)
         asked = len(receiver.asked)
         await first.leader.notify_rest()
         if order == 1:

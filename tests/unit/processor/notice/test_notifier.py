@@ -13,7 +13,13 @@ from eventconsumer_api.v1alpha1 import NoticeFormat
 from eventconsumer_processor.errors import LeaseLost, NoticeFailed
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.notice.message import Message, Origin
-from eventconsumer_processor.notice.notifier import Extent, NoticesRecord, Notifier, cursor_name
+from eventconsumer_processor.notice.notifier import (
+    PARTITIONS_AT_ONCE,
+    Extent,
+    NoticesRecord,
+    Notifier,
+    cursor_name,
+)
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_storage.errors import Damaged, StorageError
 from tests.support.fakes.blobs import FakeBlobStore, Fault
@@ -217,6 +223,25 @@ async def test_two_leaders_at_once_repeat_notices_and_leave_out_none() -> None:
 
 
 @virtual
+async def test_the_slower_of_two_leaders_does_not_move_the_cursor_back() -> None:
+    world = World()
+    one = await world.begun()
+    fails = refuse("0", 10)
+
+    async def post(message: Message) -> None:
+        fails("0", int(json.loads(message.body)["data"]["firstSequenceNumber"]))
+
+    slower = world.notifier(post=post)
+    await slower.advance(world.extents())
+    await world.write("0", 2)
+    await one.advance(world.extents())
+    with pytest.raises(NoticeFailed):
+        await slower.advance(world.extents())
+    assert world.cursor()["0"] == 20
+    await slower.advance(world.extents())  # it has read the cursor again: nothing is left
+
+
+@virtual
 async def test_a_host_that_no_longer_leads_sends_nothing() -> None:
     world = World()
     await world.begun()
@@ -255,8 +280,12 @@ async def test_a_refused_notice_stops_its_partition_and_is_not_left_out() -> Non
 @virtual
 async def test_an_endpoint_that_does_not_respond_is_asked_once_in_a_round() -> None:
     world = World()
-    notifier = await world.begun()
-    for partition in PARTITIONS:
+    partitions = [str(number) for number in range(3 * PARTITIONS_AT_ONCE)]
+    for partition in partitions:
+        await world.write(partition, 0)
+    notifier = world.notifier()
+    await notifier.advance(world.extents())
+    for partition in partitions:
         await world.write(partition, 4)
 
     def fails(*_: Any) -> None:
@@ -265,7 +294,7 @@ async def test_an_endpoint_that_does_not_respond_is_asked_once_in_a_round() -> N
     world.receiver.fails = fails
     with pytest.raises(NoticeFailed):
         await notifier.advance(world.extents())
-    assert world.receiver.asked <= len(PARTITIONS), "those that were under way"
+    assert world.receiver.asked <= PARTITIONS_AT_ONCE, "those that were under way"
 
 
 @virtual
