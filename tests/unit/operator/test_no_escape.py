@@ -160,8 +160,8 @@ def inputs_of(component: str, spec: dict[str, Any]) -> dict[str, Any]:
 def secrets_named(node: Any) -> set[tuple[str, str]]:
     """Names and keys of the Secrets that a spec names."""
     if isinstance(node, dict):
-        own = node.get("connectionStringSecretRef") or node.get("credentialsSecretRef")
-        found = {(own["name"], own["key"])} if own else set()
+        names = ("connectionStringSecretRef", "credentialsSecretRef", "headerSecretRef")
+        found = {(own["name"], own["key"]) for own in map(node.get, names) if own}
         return found.union(*(secrets_named(value) for value in node.values()))
     return set()
 
