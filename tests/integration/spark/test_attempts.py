@@ -216,7 +216,9 @@ async def publish(job: BatchJob) -> BatchState:
     """Publish the commits of parallel batches, as the leading host does."""
     async with blob_service(job.sink, "spec.sink", True, ()) as service:
         log = BatchLog(AzureBlobStore(service, job.sink.container, lambda _, __: None), PREFIX)
-        return await log.restore()
+        state = await log.restore()
+        await log.publish(state)
+        return await log.poll(state)
 
 
 def test_parallel_batches_are_decided_in_any_order_and_published_in_theirs(

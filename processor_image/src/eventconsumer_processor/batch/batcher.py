@@ -1,4 +1,5 @@
-"""Freezes the next Spark batches when a trigger fires, in the leading host, or in the probe while no host runs.
+"""Freezes the next Spark batches when a trigger fires, and publishes the commits of parallel ones: in the leading host,
+or in the probe while no host runs.
 
 Several batchers at once do no harm: a manifest is written only if absent, so one of them wins and the others use its
 manifest. `plan` decides when a batch starts and which files it contains.
@@ -21,6 +22,7 @@ from eventconsumer_processor.batch.plan import SCHEDULE, WINDOW, freeze, take, t
 from eventconsumer_processor.batch.schedule import last_tick
 from eventconsumer_processor.batch.watermark import floor, of_windows
 from eventconsumer_processor.sink.slots import Slot
+from eventconsumer_storage.errors import Damaged
 
 log = structlog.get_logger(__name__)
 
@@ -55,19 +57,32 @@ class Batcher:
         self._now = now
 
     async def plan(self) -> None:
-        """Freeze the next batches that are due, as long as fewer than `spark.batch.inFlight` are open.
+        """Publish the commits of parallel batches, then freeze the next batches that are due.
+
+        At most `spark.batch.inFlight` batches are open.
 
         Raises:
             StorageError: The manifest was not written, or the outcome is unknown: plan again.
         """
-        when, state = self._config.batches, self._measure.state
-        self.problems = [problems.of(self._config, problems.SINK, state.damage)] if state.damage else []
+        when = self._config.batches
+        damage = None if when is None else await self._publish()
+        damage = self._measure.state.damage or damage
+        self.problems = [problems.of(self._config, problems.SINK, damage)] if damage else []
         if when is None:
             return
         tick = self._tick(when)
         while len(self._measure.state.open) < when.limits.in_flight:
             if not await self._freeze(when, tick):
                 break
+
+    async def _publish(self) -> Damaged | None:
+        """Publish the commits of decided parallel batches; returns why the next one cannot be published."""
+        try:
+            if await self._batches.publish(self._measure.state):
+                await self._measure.poll()
+        except Damaged as error:
+            return error
+        return None
 
     def _tick(self, when: BatchConfig) -> datetime | None:
         try:

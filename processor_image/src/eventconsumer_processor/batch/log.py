@@ -50,7 +50,7 @@ class BatchState:
         open: The batches without a commit record, by number; they are the last ones.
         committed_reason: Why the last committed batch started.
         commit: The record of the last committed batch; None: no such record, or it cannot be parsed.
-        damage: Why it cannot be parsed, or why the next record cannot be published.
+        damage: Why it cannot be parsed.
         watermark: All events that were enqueued before are in committed batches, by their manifests; None: unknown.
     """
 
@@ -131,8 +131,6 @@ class BatchLog:
     async def poll(self, state: BatchState) -> BatchState:
         """Look for commit records of open batches, and read a damaged one again; returns the new state.
 
-        Publishes the records of parallel batches that are decided, in order.
-
         Raises:
             StorageError: A request failed.
         """
@@ -142,12 +140,6 @@ class BatchLog:
         while state.open:
             first = state.open[0]
             found = await self._commit(first.report.number)
-            if not found.there and first.report.parallel:
-                try:
-                    if await self._publish(first.report.number):
-                        found = await self._commit(first.report.number)
-                except Damaged as error:
-                    return replace(state, damage=error)
             if not found.there:
                 break
             state = replace(
@@ -159,6 +151,22 @@ class BatchLog:
                 watermark=first.watermark or state.watermark,
             )
         return state
+
+    async def publish(self, state: BatchState) -> bool:
+        """Publish the commits of decided parallel batches, in order; returns whether there are any.
+
+        Every host makes the same record, so it does not matter whose put succeeds.
+
+        Raises:
+            Damaged: The record of the batch before is missing or cannot be parsed.
+            StorageError: A request failed.
+        """
+        published = False
+        for batch in state.open:
+            if not batch.report.parallel or not await self._publish(batch.report.number):
+                break
+            published = True
+        return published
 
     async def freeze(self, manifest: BatchManifest) -> BatchManifest:
         """Write a manifest; returns the existing one if another leader was faster."""
@@ -194,14 +202,7 @@ class BatchLog:
             raise Damaged(f"batch manifest {name} cannot be read: restore it from a backup") from None
 
     async def _publish(self, number: int) -> bool:
-        """Publish the commit record of a parallel batch after that of the batch before, if an attempt has decided it.
-
-        Every host makes the same record, so it does not matter whose put succeeds.
-
-        Raises:
-            Damaged: The record of the batch before is missing or cannot be parsed.
-            StorageError: A request failed.
-        """
+        """Publish the commit of a parallel batch after that of the batch before, if an attempt has decided it."""
         blob = await self._blobs.read(attempt_name(self._prefix, number), COMMIT_LIMIT)
         own = await asyncio.to_thread(decided, blob.data) if blob else None
         if own is None:

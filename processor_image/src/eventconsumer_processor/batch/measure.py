@@ -138,7 +138,7 @@ class Measure:
         await self.poll()
 
     async def poll(self) -> None:
-        """Look for the commit records of open batches; publish those of parallel ones.
+        """Look for the commit records of open batches.
 
         Raises:
             StorageError: A request failed.

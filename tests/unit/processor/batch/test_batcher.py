@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.batch import BatchManifest, commit_name, manifest_name
+from eventconsumer_api.batch import BatchManifest, attempt_name, commit_name, manifest_name
 from eventconsumer_api.host_config import BatchConfig
 from eventconsumer_api.host_report import FleetReport
 from eventconsumer_api.v1alpha1 import FileFormat
@@ -159,6 +159,28 @@ async def test_as_many_batches_are_in_flight_as_the_spec_allows_and_none_without
     assert numbers(await leader.round()) == [4, 5]  # there are no more files
     successor = await planner(world)
     assert (await successor.round()).open_batches == (await leader.round()).open_batches
+
+
+@virtual
+async def test_commits_of_parallel_batches_are_published_by_a_leader_and_not_by_a_measurement() -> None:
+    world = world_of({"files": 1}, {"maxFiles": 1, "inFlight": 3})
+    leader = await planner(world)
+    for last in (9, 19, 29):
+        await world.drain("0", last)
+    await leader.round()
+    for number in (1, 2):
+        await world.sink.put(attempt_name("p", number), record(number))
+    assert numbers(await world.report(leader.measure)) == [1, 2, 3]
+    assert numbers(await leader.round()) == [3]
+    await world.sink.put(attempt_name("p", 3), record(3))
+    world.sink.delete(commit_name("p", 2))
+    assert numbers(await leader.round()) == [3]
+    (problem,) = leader.batcher.problems
+    assert problem.field == "spec.sink.container"
+    assert "_commits/0000000002.json is missing" in problem.message
+    await world.sink.put(commit_name("p", 2), record(2))
+    assert numbers(await leader.round()) == []
+    assert leader.batcher.problems == []
 
 
 @virtual

@@ -141,6 +141,14 @@ async def commits(blobs: FakeBlobStore) -> list[BatchCommit]:
     return [BatchCommit.model_validate_json(blob.data) for name in found if (blob := await blobs.read(name, 10**6))]
 
 
+async def lead(blobs: FakeBlobStore, state: BatchState | None = None) -> BatchState:
+    """What a leader knows after it has published the commits; it is new if it has no state."""
+    log = BatchLog(blobs, "p")
+    state = await (log.poll(state) if state else log.restore())
+    await log.publish(state)
+    return await log.poll(state)
+
+
 @given(st.permutations(range(1, 6)), st.sets(st.integers(1, 5)), st.data())
 def test_commits_of_parallel_batches_are_published_in_order_whichever_is_decided_first(
     order: list[int], excluding: set[int], data: st.DataObject
@@ -158,12 +166,12 @@ def test_commits_of_parallel_batches_are_published_in_order_whichever_is_decided
             await blobs.put(attempt_name("p", number), record(number, quarantine=left))
             done.add(number)
             if data.draw(st.booleans()):
-                old = await BatchLog(blobs, "p").poll(old)
-            new = await BatchLog(blobs, "p").restore()
+                old = await lead(blobs, old)
+            new = await lead(blobs)
             ready = next(each for each in range(6) if each + 1 not in done)
             assert (new.committed_number, opened(new)) == (ready, list(range(ready + 1, 6)))
             assert [each.number for each in await commits(blobs)] == list(range(1, ready + 1))
-        assert await BatchLog(blobs, "p").poll(old) == await BatchLog(blobs, "p").restore()
+        assert await lead(blobs, old) == await BatchLog(blobs, "p").restore()
         for before, each in zip([None, *(found := await commits(blobs))], found, strict=False):
             own = Quarantine(number=each.number, rows=each.number) if each.number in excluding else None
             assert each == BatchCommit.model_validate_json(record(each.number, quarantine=own)).after(before)
@@ -179,23 +187,25 @@ async def test_a_claim_is_not_published_and_a_lost_commit_before_is_named() -> N
     claim = BatchClaim(number=1, claimed_at=NOW, application="app", attempt="a")
     await blobs.put(attempt_name("p", 1), claim.model_dump_json(by_alias=True).encode())
     await blobs.put(attempt_name("p", 2), record(2))
-    state = await log.restore()
+    state = await lead(blobs)
     assert opened(state) == [1, 2, 3]
     assert await commits(blobs) == []
     await blobs.put(attempt_name("p", 1), record(1))
+    assert opened(await log.restore()) == [1, 2, 3]  # who only reads publishes nothing
     blobs.faults.append(Fault("put", applied=True))  # the answer is lost
     with pytest.raises(Unavailable):
-        await log.poll(state)
-    state = await log.poll(state)
+        await log.publish(state)
+    state = await lead(blobs, state)
     assert opened(state) == [3]
     blobs.delete(commit_name("p", 2))
     await blobs.put(attempt_name("p", 3), record(3))
-    state = await log.poll(state)
-    assert opened(state) == [3]
-    assert "_commits/0000000002.json is missing" in str(state.damage)
+    with pytest.raises(Damaged, match=r"_commits/0000000002\.json is missing"):
+        await log.publish(state)
+    await blobs.put(commit_name("p", 2), b"{")
+    with pytest.raises(Damaged, match=r"_commits/0000000002\.json cannot be read"):
+        await log.publish(state)
     await blobs.put(commit_name("p", 2), record(2))
-    state = await log.poll(state)
-    assert (opened(state), state.damage) == ([], None)
+    assert opened(await lead(blobs, state)) == []
 
 
 @virtual
