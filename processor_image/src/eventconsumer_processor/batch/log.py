@@ -112,13 +112,13 @@ class BatchLog:
         while not (found := await self._commit(manifest.number)).there:
             open_batches.insert(0, OpenBatch.of(manifest))
             if manifest.number == 1:
-                return await self.poll(BatchState(last, tuple(open_batches)))
+                return BatchState(last, tuple(open_batches))
             was_parallel = manifest.parallel and len(open_batches) < IN_FLIGHT_MAX
             manifest = await self._read(manifest.number - 1)
             if not was_parallel:  # then the batch before is committed
                 found = await self._commit(manifest.number)
                 break
-        state = BatchState(
+        return BatchState(
             last,
             tuple(open_batches),
             committed_reason=manifest.reason,
@@ -126,7 +126,6 @@ class BatchLog:
             damage=found.damage,
             watermark=manifest.watermark,
         )
-        return await self.poll(state)
 
     async def poll(self, state: BatchState) -> BatchState:
         """Look for commit records of open batches, and read a damaged one again; returns the new state.
