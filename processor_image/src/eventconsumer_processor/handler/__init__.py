@@ -1,5 +1,8 @@
 """The handler: the class that a user writes, and how the host loads it, calls it and writes dead letters."""
 
+from typing import TYPE_CHECKING
+
+from eventconsumer_processor.handler import api
 from eventconsumer_processor.handler.api import (
     Batch,
     CheckpointError,
@@ -9,9 +12,11 @@ from eventconsumer_processor.handler.api import (
     PartitionContext,
     Position,
     RejectEvents,
-    Rows,
     TryAgain,
 )
+
+if TYPE_CHECKING:
+    from eventconsumer_processor.handler.api import Rows
 
 __all__ = [
     "Batch",
@@ -25,3 +30,9 @@ __all__ = [
     "Rows",
     "TryAgain",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name != "Rows":  # see `api`
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return api.Rows

@@ -33,24 +33,36 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, overload
 
-import pyarrow as pa
 from structlog.typing import FilteringBoundLogger
 
 from eventconsumer_processor.source.lastenqueued import LastEnqueued
 from eventconsumer_processor.source.rows import EventRows
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    Rows: TypeAlias = pa.Table | pa.RecordBatch
+    """Rows that a handler returns in mode Transform. `sequence_number`, of type int64, names the event of each row, in
+    the order of the batch. The columns `partition_key`, `body`, `properties`, `system_properties`, `content_type`,
+    `message_id` and `correlation_id` are optional, and replace those of the events."""
+
 T = TypeVar("T")
-Rows: TypeAlias = pa.Table | pa.RecordBatch
-"""Rows that a handler returns in mode Transform. `sequence_number`, of type int64, names the event of each row, in the
-order of the batch. The columns `partition_key`, `body`, `properties`, `system_properties`, `content_type`, `message_id`
-and `correlation_id` are optional, and replace those of the events."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # https://www.w3.org/TR/trace-context/#traceparent-header: version ff and ids of zeros are invalid; versions after 00
 # may append fields.
 _TRACEPARENT = re.compile(r"(?!ff|00-.{52}-)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 _BINARY = re.compile(r'\{"\$binary":"([A-Za-z0-9+/=]*)"\}')
+
+
+def __getattr__(name: str) -> object:
+    """`Rows`, on first use: the probe imports this module and runs no handler, and pyarrow takes 20 MB."""
+    if name != "Rows":
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    import pyarrow as pa
+
+    return pa.Table | pa.RecordBatch
 
 
 class CloseReason(StrEnum):
@@ -328,7 +340,7 @@ class EventProcessor(ABC):
         return None
 
     @abstractmethod
-    def process_events(self, context: PartitionContext, batch: Batch) -> Awaitable[Rows | None] | Rows | None:
+    def process_events(self, context: PartitionContext, batch: Batch) -> "Awaitable[Rows | None] | Rows | None":
         """Process a batch that is not empty.
 
         Returns:

@@ -25,6 +25,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -33,10 +34,12 @@ from eventconsumer_api.host_report import Problem
 from eventconsumer_api.model import Report
 from eventconsumer_api.redaction import redact
 from eventconsumer_processor.handler.api import Event, PartitionContext
-from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import EventRows, FlatMap
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged, NotFound
+
+if TYPE_CHECKING:
+    from eventconsumer_processor.source.batch import EventBatch
 
 UNDECODED = "Undecoded"  # the error type of an event that the host could not decode
 LETTER_BYTES = 32 * 1024 * 1024  # of a file: no host writes a larger one
@@ -92,12 +95,14 @@ class Letter(Report):
     last_attempt: datetime
     error: Cause
 
-    def batch(self) -> EventBatch:
+    def batch(self) -> "EventBatch":
         """The event, as it was passed to the handler.
 
         Raises:
             ValueError: The body is not base64.
         """
+
+        from eventconsumer_processor.source.batch import EventBatch  # the probe reads no letters, and loads no pyarrow
 
         def flat(entries: Mapping[str, str]) -> FlatMap:
             return FlatMap([len(entries)], [*entries], [*entries.values()])
