@@ -163,14 +163,17 @@ def _name(report: FilesReport, row: FileRow) -> str:
 
 
 def _files(report: FilesReport) -> Table:
-    headers = ("PARTITION", "FIRST", "LAST", "EVENTS", "DROPPED", "BYTES", "MODIFIED", "DEAD", "FILE")
+    """The files; dropped events only where there are any, because names need the width of a terminal."""
+    with_dropped = any(row.dropped for row in report.files)
+    more = ("DROPPED",) if with_dropped else ()
+    headers = ("PARTITION", "FIRST", "LAST", "EVENTS", *more, "BYTES", "MODIFIED", "DEAD", "FILE")
     rows = [
         (
             row.partition,
             row.first_sequence_number,
             row.last_sequence_number,
             row.events,
-            row.dropped or None,
+            *((row.dropped or None,) if with_dropped else ()),
             "tombstone" if row.tombstone else row.bytes,
             row.modified,
             row.dead_letters or None,
@@ -178,4 +181,4 @@ def _files(report: FilesReport) -> Table:
         )
         for row in report.files
     ]
-    return table_of(headers, rows, right=("FIRST", "LAST", "EVENTS", "DROPPED", "BYTES", "DEAD"))
+    return table_of(headers, rows, right=("FIRST", "LAST", "EVENTS", *more, "BYTES", "DEAD"))
