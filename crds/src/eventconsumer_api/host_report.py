@@ -130,6 +130,9 @@ class NoticesReport(ShownReport):
     pending_events: Count = Field(
         description="Events in files whose notice is not acknowledged, as far as they are known."
     )
+    pending_seconds: Seconds = Field(
+        default=0.0, description="Age of the oldest file whose notice is not acknowledged; 0: none."
+    )
     acknowledged_at: AwareDatetime | None = Field(
         default=None, description="Time of the last acknowledged notice; absent: none since this host leads."
     )
