@@ -59,6 +59,9 @@ class Problem(ShownReport):
     field: Name = Field(description="Path in the resource, such as spec.sink.container.")
     reason: Name = Field(description="One of conditions.Reason.")
     message: Text = Field(description="Cause and remedy; contains no secret.")
+    since: AwareDatetime | None = Field(
+        default=None, description="Since when the host has it; absent: from a host of another version."
+    )
 
 
 class PartitionReport(ShownReport):

@@ -19,6 +19,7 @@ from eventconsumer_operator.errors import DependencyNotReady, Gone, OperatorErro
 from eventconsumer_operator.fleet.messages import Fleets
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import Api
+from eventconsumer_operator.kube.denials import Denials
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.writethrough import WriteThrough
@@ -82,6 +83,7 @@ class Reconciler:
         self._recorder = Recorder(self._api)
         # Lost in a restart, which costs some reads and at most one write.
         self._memory: dict[Key, _Memory] = {}
+        self._denials = Denials()
 
     async def reconcile(self, key: Key) -> Next:
         """Reconcile one resource.
@@ -95,6 +97,7 @@ class Reconciler:
         observed = await load(self._store, self._hosts, key)
         if observed is None:
             self._memory.pop(key, None)
+            self._denials.forget(key)
             self._recorder.forget(key)
             if self._fleets:
                 self._fleets.forget(key)
@@ -103,7 +106,8 @@ class Reconciler:
             metrics.RESOURCES.forget(key)
             return Next(None)
         plan, outcome = await self._plan_and_apply(observed)
-        errors = (*outcome.errors, *refusals)
+        now = asyncio.get_running_loop().time()
+        errors = self._denials.weighed(key, (*outcome.errors, *refusals), now)
         if self._fleets and (hosts := _wanted_hosts(observed, plan)) is not None:
             await self._fleets.send(observed, hosts)
         status = make_status(observed, plan, errors, self._settings, started=outcome.started)
@@ -113,7 +117,6 @@ class Reconciler:
         for change in outcome.changes:
             _log.info("applied", namespace=key.namespace, name=key.name, change=str(change))
         memory = self._memory.get(key, _Memory())
-        now = asyncio.get_running_loop().time()
         if status != observed.consumer.status:
             self._memory[key] = memory = replace(memory, changed=now)
             if await self._write(observed, status, now - memory.written):
