@@ -17,7 +17,9 @@ from eventconsumer_operator.keys import Key
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series
 
 RECONCILES = Counter(
-    "eventconsumer_operator_reconciles", "Reconciles by result: done, failed, forbidden, crashed.", ["result"]
+    "eventconsumer_operator_reconciles",
+    "Reconciles by result: done, looked (nothing had changed), failed, forbidden, crashed.",
+    ["result"],
 )
 SECONDS = Histogram(
     "eventconsumer_operator_reconcile_seconds",
