@@ -76,7 +76,7 @@ class _Idle:
 
 def _status() -> EventConsumerStatus:
     condition = Condition(
-        type="Ready", status="True", reason="", message="", last_transition_time=NOW, observed_generation=1
+        type="Stalled", status="True", reason="Fenced", message="", last_transition_time=NOW, observed_generation=1
     )
     return EventConsumerStatus(conditions=[condition], lag=LagStatus(events=0, seconds=0), spark=SparkStatus())
 

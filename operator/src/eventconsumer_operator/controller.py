@@ -93,7 +93,7 @@ class Controller:
         if result.delay is not None:
             # Jitter: a thousand resources that were created together do not stay together.
             self._queue.add(key, result.delay * random.uniform(0.9, 1.1))  # noqa: S311
-        return "done"
+        return "looked" if result.looked else "done"
 
 
 def _about(key: Key) -> structlog.stdlib.BoundLogger:

@@ -11,13 +11,16 @@ from prometheus_client import REGISTRY, Counter, Gauge, Histogram, disable_creat
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from eventconsumer_api.remedies import severity
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series
 
 RECONCILES = Counter(
-    "eventconsumer_operator_reconciles", "Reconciles by result: done, failed, forbidden, crashed.", ["result"]
+    "eventconsumer_operator_reconciles",
+    "Reconciles by result: done, looked (nothing had changed), failed, forbidden, crashed.",
+    ["result"],
 )
 SECONDS = Histogram(
     "eventconsumer_operator_reconcile_seconds",
@@ -122,6 +125,11 @@ class Resources(Collector):
     def collect(self) -> Iterator[Metric]:
         """Tell."""
         conditions = _gauge("condition", "1 for the current status of each condition, otherwise 0.", "type", "status")
+        problem = _gauge(
+            "problem",
+            "1 for each reason of a condition that requires an action. Absent: no action is required.",
+            "reason",
+        )
         lag_events = _gauge("lag_events", "Events that are in no file yet. Absent: unknown.")
         lag_seconds = _gauge("lag_seconds", "Age of the oldest event that is in no file, seconds. Absent: unknown.")
         total = _gauge("partitions", "Partitions of the hub.")
@@ -138,6 +146,8 @@ class Resources(Collector):
             for condition in status.conditions:
                 for each in _STATUSES:
                     conditions.add_metric([*place, condition.type, each], float(condition.status == each))
+            for reason in sorted({each.reason for each in status.conditions if severity(each) == "problem"}):
+                problem.add_metric([*place, reason], 1.0)
             if status.lag.events is not None:
                 lag_events.add_metric(place, status.lag.events)
             if status.lag.seconds is not None:
@@ -151,7 +161,19 @@ class Resources(Collector):
             if spark := status.spark:
                 later = (batch.failures for batch in spark.later_batches)
                 failures.add_metric(place, max(spark.failures, *later, 0))
-        yield from (conditions, lag_events, lag_seconds, total, unowned, desired, ready, drained, files, failures)
+        yield from (
+            conditions,
+            problem,
+            lag_events,
+            lag_seconds,
+            total,
+            unowned,
+            desired,
+            ready,
+            drained,
+            files,
+            failures,
+        )
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

@@ -1,4 +1,4 @@
-"""Reconciles one key: load -> plan -> apply -> status.
+"""Reconciles one key: load -> plan -> apply -> status; at rest only: load.
 
 Level-triggered: every step starts from the observed state, so it can be interrupted anywhere and repeated at any time.
 Errors of single children are reported in the status; only errors of reading or writing the resource itself are raised.
@@ -14,7 +14,7 @@ from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator import metrics
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.conditions.events import Recorder
-from eventconsumer_operator.conditions.status import make_status, same_but_numbers, wire
+from eventconsumer_operator.conditions.status import make_status, same_but_moving, same_but_numbers, wire
 from eventconsumer_operator.errors import DependencyNotReady, Gone, OperatorError, SpecError, Transient
 from eventconsumer_operator.fleet.messages import Fleets
 from eventconsumer_operator.keys import Key
@@ -28,6 +28,7 @@ from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.hosts import Hosts
 from eventconsumer_operator.resource.load import load
 from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.rest import PLAN_SECONDS, Rest, digest, is_at_rest
 from eventconsumer_operator.settings import Settings
 
 _log = structlog.get_logger(__name__)
@@ -46,18 +47,27 @@ class Next:
     Attributes:
         delay: Seconds; None: only when the key is added again.
         failed: Whether to retry with backoff.
+        looked: Whether it was only looked at: its inputs are the same as at the last plan.
     """
 
     delay: float | None
     failed: bool = False
+    looked: bool = False
 
 
 @dataclass(frozen=True)
 class _Memory:
-    """When a resource's status was last written, and last differed from the one before; event loop's clock."""
+    """Memory of one resource between reconciles.
+
+    Attributes:
+        written: When its status was last written, event loop's clock.
+        changed: When its status last differed from the one before, except in what always moves; event loop's clock.
+        rest: The last plan; None: it is not at rest.
+    """
 
     written: float = float("-inf")
     changed: float = float("-inf")
+    rest: Rest | None = None
 
 
 class Reconciler:
@@ -105,26 +115,47 @@ class Reconciler:
                 self._histories.forget(key)
             metrics.RESOURCES.forget(key)
             return Next(None)
+        memory = self._memory.get(key, _Memory())
+        seen = digest(observed)
+        if not refusals and memory.rest and await self._looked(observed, seen, memory.rest):
+            return replace(_next((), observed.consumer.status, calm=True, starting=False), looked=True)
         plan, outcome = await self._plan_and_apply(observed)
         now = asyncio.get_running_loop().time()
         errors = self._denials.weighed(key, (*outcome.errors, *refusals), now)
-        if self._fleets and (hosts := _wanted_hosts(observed, plan)) is not None:
-            await self._fleets.send(observed, hosts)
+        hosts = _wanted_hosts(observed, plan)
+        await self._send(observed, hosts)
         status = make_status(observed, plan, errors, self._settings, started=outcome.started)
         metrics.RESOURCES.record(key, status)
         if self._histories is not None:
             self._histories.record(observed, status)
         for change in outcome.changes:
             _log.info("applied", namespace=key.namespace, name=key.name, change=str(change))
-        memory = self._memory.get(key, _Memory())
+        memory = replace(memory, rest=None)
         if status != observed.consumer.status:
-            self._memory[key] = memory = replace(memory, changed=now)
+            if not same_but_moving(status, observed.consumer.status):
+                memory = replace(memory, changed=now)
+            self._memory[key] = memory
             if await self._write(observed, status, now - memory.written):
                 memory = replace(memory, written=now)
-        self._memory[key] = memory
         leaving = plan is not None and bool(plan.running.leaving)
         calm = now - memory.changed >= CALM_SECONDS and not leaving
+        if calm and is_at_rest(observed, plan, errors, status):
+            memory = replace(memory, rest=Rest(seen, now + PLAN_SECONDS, hosts))
+        self._memory[key] = memory
         return _next(errors, status, calm=calm, starting=not calm and _are_starting(observed, status))
+
+    async def _looked(self, observed: Observed, seen: bytes, rest: Rest) -> bool:
+        """Whether the last plan still holds; then what does not need a plan is done."""
+        if seen != rest.digest or asyncio.get_running_loop().time() >= rest.until:
+            return False
+        await self._send(observed, rest.hosts)
+        if self._histories is not None:
+            self._histories.record(observed, observed.consumer.status)
+        return True
+
+    async def _send(self, observed: Observed, hosts: int | None) -> None:
+        if self._fleets and hosts is not None:
+            await self._fleets.send(observed, hosts)
 
     async def _plan_and_apply(self, observed: Observed) -> tuple[Plan | None, Outcome]:
         if not self._store.synced(observed.consumer.key.namespace):
@@ -141,6 +172,8 @@ class Reconciler:
         """Write the status; return whether it was written. `since`: seconds since the last write."""
         consumer = observed.consumer
         if since < NUMBERS_SECONDS and same_but_numbers(status, consumer.status):
+            return False
+        if since < PLAN_SECONDS and same_but_moving(status, consumer.status):
             return False
         try:
             await self._api.apply_status(

@@ -23,7 +23,7 @@ def status(ready: str, lag: LagStatus) -> EventConsumerStatus:
             Condition(
                 type=ConditionType.READY,
                 status=ready,
-                reason=Reason.AVAILABLE,
+                reason=Reason.AVAILABLE if ready == "True" else Reason.STORAGE_UNREACHABLE,
                 message="",
                 last_transition_time=NOW,
                 observed_generation=1,
@@ -44,11 +44,13 @@ def test_a_resource_is_told_as_its_status_says_and_leaves_nothing_behind() -> No
 
     resources.record(KEY, status("False", LagStatus(events=7, seconds=90)))
     assert [value("condition", type="Ready", status=each) for each in ("True", "False", "Unknown")] == [0, 1, 0]
+    assert value("problem", reason="StorageUnreachable") == 1
     assert (value("lag_events"), value("lag_seconds")) == (7, 90)
     assert (value("partitions"), value("partitions_unowned")) == (8, 2)
     assert (value("hosts_desired"), value("hosts_ready")) == (3, 2)
     resources.record(KEY, status("True", LagStatus()))
     assert value("condition", type="Ready", status="True") == 1
+    assert value("problem", reason="StorageUnreachable") is None, "one series for each problem, and no other"
     assert value("lag_events") is None, "an unknown lag is no number"
     resources.forget(KEY)
     assert value("hosts_desired") is None

@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from eventconsumer_api.host_report import HostReport, HostState
+from eventconsumer_api.host_report import HostReport, HostState, StorageReport, WatermarkReport
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.errors import Forbidden, OperatorError, Transient
 from eventconsumer_operator.kube.api import Api
@@ -28,7 +29,7 @@ from eventconsumer_operator.reconcile import CALM_SECONDS, MOVING_SECONDS, RESTI
 from eventconsumer_operator.resource.load import load
 from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.support.fakes.virtual import virtual
-from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, Told, batch, fleet, report
+from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPARK, SPEC, Told, batch, fleet, report
 
 
 class FakeHosts:
@@ -163,6 +164,46 @@ async def test_files_that_wait_for_a_batch_are_watched_closely() -> None:
     await cluster.settle()
     await asyncio.sleep(2 * CALM_SECONDS)
     assert (await cluster.reconciler.reconcile(KEY)).delay == MOVING_SECONDS
+
+
+@virtual
+async def test_an_hour_of_rest_is_looks_and_few_plans_and_writes() -> None:
+    cluster = Cluster(SPEC | SPARK)
+    cluster.hosts.answer = report(fleet=fleet())
+    await cluster.settle()
+    loop = asyncio.get_running_loop()
+    began, plans, looks = loop.time(), 0, 0
+    while (passed := loop.time() - began) < 3600:
+        # What moves while no event flows.
+        moved = fleet().model_copy(update={"watermark": WatermarkReport(files=NOW + timedelta(seconds=passed))})
+        storage = StorageReport(calls_per_hour=1000 + passed, idle_calls_per_hour=500)
+        cluster.hosts.answer = report(fleet=moved).model_copy(update={"storage": storage})
+        result = await cluster.reconciler.reconcile(KEY)
+        looks, plans = looks + result.looked, plans + (not result.looked)
+        assert result.delay is not None
+        await asyncio.sleep(result.delay)
+    assert cluster.ready() == "True"
+    assert looks >= 200
+    assert plans <= 30
+    assert cluster.api.writes["apply_status"] <= 15
+
+
+@virtual
+async def test_a_change_ends_the_rest_at_the_next_look() -> None:
+    cluster = Cluster(SPEC)
+    cluster.hosts.answer = report(fleet=fleet())
+    await cluster.settle()
+    await asyncio.sleep(CALM_SECONDS)
+    assert not (await cluster.reconciler.reconcile(KEY)).looked
+    assert (await cluster.reconciler.reconcile(KEY)).looked
+    cluster.hosts.answer = report(fleet=fleet(files=99))
+    assert not (await cluster.reconciler.reconcile(KEY)).looked
+    assert cluster.status()["drained"]["files"] == 99
+    await asyncio.sleep(CALM_SECONDS)
+    await cluster.reconciler.reconcile(KEY)
+    cluster.api.remove(STATEFUL_SET, "shop", "orders-host")
+    await cluster.reconciler.reconcile(KEY)
+    assert cluster.api.peek(STATEFUL_SET, "shop", "orders-host")
 
 
 async def test_nothing_to_do_for_a_resource_that_is_gone_or_goes(cluster: Cluster) -> None:

@@ -186,6 +186,17 @@ def same_but_numbers(one: EventConsumerStatus, other: EventConsumerStatus) -> bo
     return _without_numbers(one) == _without_numbers(other)
 
 
+def same_but_moving(one: EventConsumerStatus, other: EventConsumerStatus) -> bool:
+    """Whether two statuses differ at most in what moves while no event flows: watermarks, rates of storage requests."""
+    return _without_moving(one) == _without_moving(other)
+
+
+def _without_moving(status: EventConsumerStatus) -> EventConsumerStatus:
+    spark = status.spark.model_copy(update={"watermark": None}) if status.spark else None
+    drained = status.drained.model_copy(update={"watermark": None})
+    return status.model_copy(update={"drained": drained, "storage": StorageStatus(), "spark": spark})
+
+
 def _without_numbers(status: EventConsumerStatus) -> EventConsumerStatus:
     spark = (
         status.spark.model_copy(

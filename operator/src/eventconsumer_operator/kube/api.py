@@ -27,8 +27,11 @@ from eventconsumer_operator.kube.manifest import (
 
 _TIMEOUT = aiohttp.ClientTimeout(total=15, sock_connect=5)
 # Objects of a page of a list. An object has at most 1.5 MiB, the limit of etcd for a request
-# (https://etcd.io/docs/v3.6/dev-guide/limit/), and a page takes three times its size while it is parsed.
+# (https://etcd.io/docs/v3.6/dev-guide/limit/), and a page takes three times its size while it is parsed. So a page of
+# PAGE objects always fits, and a longer one is given up for it once it has more bytes than it should.
 PAGE = 20
+LONG_PAGE = 250
+LONG_PAGE_BYTES = 8 * 1024 * 1024
 _APPLY = "application/apply-patch+yaml"
 
 
@@ -91,12 +94,17 @@ class KubernetesApi:
 
     async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> Listing:
         """See `Api`."""
-        query: dict[str, str | int] = {"limit": PAGE}
+        query: dict[str, str | int] = {"limit": LONG_PAGE}
         if labels:
             query["labelSelector"] = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
         items: list[Manifest] = []
         while True:
-            page = await self._request("GET", kind.path(namespace), query)
+            try:
+                most = LONG_PAGE_BYTES if query["limit"] == LONG_PAGE else None
+                page = await self._request("GET", kind.path(namespace), query, most=most)
+            except _TooLong:
+                query["limit"] = PAGE  # the rest of the list, too: the next long page may be as large
+                continue
             # Items of a list have no kind.
             items += [trimmed({"apiVersion": kind.api_version, "kind": kind.name} | item) for item in page["items"]]
             if not page["metadata"].get("continue"):
@@ -172,6 +180,8 @@ class KubernetesApi:
         query: Mapping[str, str | int] | None = None,
         body: Manifest | None = None,
         content_type: str = "application/json",
+        *,
+        most: int | None = None,
     ) -> Manifest:
         what = f"{method} {describe(body)}" if body and "kind" in body else f"{method} {path}"
         headers = {"Accept": "application/json", "Content-Type": content_type}
@@ -185,7 +195,7 @@ class KubernetesApi:
                 auth_settings=["BearerToken"],
             )
             response = await self._client.call_api(*request, _request_timeout=_TIMEOUT)
-            content = await response.read()
+            content = await _read(response.response, most)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             metrics.API_REQUESTS.labels(method, resource_of(path), 0).inc()
             raise Transient(f"{what}: no answer from the API server ({type(error).__name__}: {error})") from error
@@ -194,6 +204,27 @@ class KubernetesApi:
             result: Manifest = json.loads(content)
             return result
         raise _error(response.status, f"{what}: {_reason(content)}")
+
+
+class _TooLong(Exception):  # noqa: N818 - named after what happened
+    """A page has more bytes than it should."""
+
+
+async def _read(response: aiohttp.ClientResponse, most: int | None) -> bytes:
+    """The body of a response.
+
+    Raises:
+        _TooLong: It has more than `most` bytes; the rest is not read.
+    """
+    if most is None:
+        return await response.read()
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > most:
+            response.close()
+            raise _TooLong
+    return bytes(body)
 
 
 def resource_of(path: str) -> str:
