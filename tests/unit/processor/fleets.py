@@ -68,6 +68,7 @@ class Fleet:
     hosts: dict[str, "Running"] = field(default_factory=dict)
     leading: bool = False  # hosts elect a leader, too
     endpoint: Callable[[NoticesConfig], Receiver] | None = None  # of notices; None: no notices
+    retention: dict[str, Any] | None = None
     lease_seconds: int = 30
     storage_seconds: float = 0.0  # that a request takes
     hub_seconds: float = 0.0
@@ -88,6 +89,7 @@ class Fleet:
                 "leases": CONFIG["leases"] | {"layout": self.layout, "durationSeconds": self.lease_seconds},
                 "startingPosition": {"type": "Latest"},
                 "notices": {"url": "https://hooks.example/files"} if self.endpoint else None,
+                "retention": self.retention,
             }
         )
         info = HubInfo("shop.example", "orders", CREATED, tuple(self.hub.partitions))
