@@ -16,6 +16,7 @@ from eventconsumer_api.host_report import (
     PartitionLag,
     PartitionReport,
     Problem,
+    RetentionReport,
     TableReport,
     WatermarkReport,
 )
@@ -99,6 +100,7 @@ def _report() -> HostReport:
             bytes=0,
             table=TableReport(version=0, files=0, events=0),
             notices=NoticesReport(pending_events=0),
+            retention=RetentionReport(files=0, events=0, bytes=0, oldest_file_time=NOW),
             watermark=WatermarkReport(files=NOW, commits=NOW),
         ),
     )

@@ -153,8 +153,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "cleaning up deletes slots": Mutant(
         (
             Change(
-                "audit/prune.py",
-                'await store.put(file.name, b"", metadata=metadata, if_match=info.etag)',
+                "prune/tombstones.py",
+                'await store.put(file.name, b"", metadata={**info.metadata, **facts}, if_match=info.etag)',
                 "await store.remove(file.name, if_match=info.etag)",
             ),
         ),

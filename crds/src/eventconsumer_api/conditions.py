@@ -46,6 +46,7 @@ class Reason(StrEnum):
     LEASE_INVALID = "LeaseInvalid"  # a lease blob cannot be read
     CHAIN_INVALID = "ChainInvalid"  # another program changed or removed a file of the chain, or a record
     TABLE_INVALID = "TableInvalid"  # the log of the table is damaged, or the table needs another writer
+    RETENTION_BLOCKED = "RetentionBlocked"  # files that are due cannot be removed
     NOTICES_FAILING = "NoticesFailing"  # the endpoint of notices refuses them, or does not respond
     HUB_DIVERGED = "HubDiverged"  # the hub has other events under sequence numbers that are in files
     LEASE_STORE_IN_USE = "LeaseStoreInUse"  # the leases belong to another hub, or to another chain of files

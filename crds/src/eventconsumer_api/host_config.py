@@ -20,6 +20,7 @@ from eventconsumer_api.v1alpha1 import (
     LeaseLayout,
     NoticeFormat,
     Processing,
+    Retention,
     Roll,
     StartingPosition,
     Table,
@@ -162,6 +163,11 @@ class HostConfig(Model):
         default=None,
         description="The receiver of notices about files; absent: none.",
         exclude_if=lambda notices: notices is None,  # unknown to hosts of older versions
+    )
+    retention: Retention | None = Field(
+        default=None,
+        description="Limits of the files, which the leading host enforces; absent: none.",
+        exclude_if=lambda retention: retention is None,  # unknown to hosts of older versions
     )
     batches: BatchConfig | None = Field(description="Spark batches, which the leading host freezes; absent: none.")
     replay: ReplayConfig | None = Field(default=None, description="Read up to an end and stop; absent: no end.")

@@ -141,6 +141,19 @@ class NoticesReport(ShownReport):
     )
 
 
+class RetentionReport(ShownReport):
+    """What retention removed, and what is left."""
+
+    files: Count = Field(description="Files that retention has removed.")
+    events: Count = Field(description="Events in them.")
+    bytes: Count = Field(description="Size of them.")
+    oldest_file_time: AwareDatetime | None = Field(
+        default=None, description="Time of the commit of the oldest file that is kept; absent: none, or unknown."
+    )
+    excess_bytes: Count = Field(default=0, description="Size of the kept files above spec.sink.retention.bytes.")
+    held: Name = Field(default="", description="Why the oldest file that is due is kept; empty: none is due.")
+
+
 class WatermarkReport(ShownReport):
     """Times up to which all events of every partition are in files, and in committed batches."""
 
@@ -198,6 +211,7 @@ class FleetReport(ShownReport):
     watermark: WatermarkReport | None = Field(default=None, description="What is complete; absent: unknown.")
     table: TableReport | None = Field(default=None, description="The table over the files; absent: none, or unknown.")
     notices: NoticesReport | None = Field(default=None, description="The notices; absent: none, or unknown.")
+    retention: RetentionReport | None = Field(default=None, description="Retention; absent: none, or unknown.")
 
     @property
     def open_batch(self) -> BatchReport | None:

@@ -130,6 +130,21 @@ class NoticesStatus(ShownReport):
     last_time: datetime | None = Field(default=None, description="Time of the last acknowledged notice.")
 
 
+class RetentionStatus(ShownReport):
+    """What retention removed, and what is left."""
+
+    files: Count = Field(default=0, description="Files that retention has removed.")
+    events: Count = Field(default=0, description="Events in them.")
+    bytes: Count = Field(default=0, description="Size of them, bytes.")
+    oldest_file_time: datetime | None = Field(
+        default=None, description="Time of the commit of the oldest file that is kept. Absent: none, or unknown."
+    )
+    excess_bytes: Count = Field(default=0, description="Size of the kept files above spec.sink.retention.bytes, bytes.")
+    held: str = Field(
+        default="", max_length=256, description="Why the oldest file that is due is kept. Empty: no file is due."
+    )
+
+
 class StorageStatus(ShownReport):
     """What the hosts ask of storage, both containers: estimates, to two digits, that follow changes above a tenth."""
 
@@ -251,6 +266,7 @@ class EventConsumerStatus(ShownReport):
     drained: DrainedStatus = Field(default=DrainedStatus(), description="Drained events and files.")
     table: TableStatus | None = Field(default=None, description="The table over the files. Absent: none.")
     notices: NoticesStatus | None = Field(default=None, description="The notices about files. Absent: none.")
+    retention: RetentionStatus | None = Field(default=None, description="Retention of files. Absent: no limit.")
     storage: StorageStatus = Field(default=StorageStatus(), description="Storage requests of the hosts.")
     spark: SparkStatus | None = Field(default=None, description="Spark. Absent: not enabled.")
     effective: EffectiveStatus | None = Field(default=None, description="Computed values. Absent: invalid spec.")

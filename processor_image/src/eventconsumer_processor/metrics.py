@@ -18,7 +18,14 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from eventconsumer_api.host_report import FleetReport, HostReport, HostState, NoticesReport, TableReport
+from eventconsumer_api.host_report import (
+    FleetReport,
+    HostReport,
+    HostState,
+    NoticesReport,
+    RetentionReport,
+    TableReport,
+)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series
 
@@ -68,6 +75,7 @@ class State(Collector):
         yield from _batches(report.fleet if self._spark else None)
         yield from _table(report.fleet.table if report.fleet else None)
         yield from _notices(report.fleet.notices if report.fleet else None)
+        yield from _retention(report.fleet.retention if report.fleet else None)
         yield _watermark(report.fleet)
 
 
@@ -143,6 +151,20 @@ def _notices(notices: NoticesReport | None) -> Iterator[Metric]:
         oldest.add_metric([], notices.pending_seconds)
     yield pending
     yield oldest
+
+
+def _retention(retention: RetentionReport | None) -> Iterator[Metric]:
+    oldest = _gauge(
+        "retention_oldest_file_timestamp_seconds",
+        "Unix time of the commit of the oldest file that is kept (leading host only, where there is retention). "
+        "Absent: unknown.",
+    )
+    excess = _gauge("retention_excess_bytes", "Size of the kept files above spec.sink.retention.bytes, bytes.")
+    if retention:
+        if retention.oldest_file_time:
+            oldest.add_metric([], retention.oldest_file_time.timestamp())
+        excess.add_metric([], retention.excess_bytes)
+    yield from (oldest, excess)
 
 
 def _watermark(fleet: FleetReport | None) -> Metric:
@@ -222,6 +244,8 @@ class Metrics:
             "failed.",
             "outcome",
         )
+        self.retention_files = self._counter("retention_files", "Files that this host removed by retention.")
+        self.retention_bytes = self._counter("retention_bytes", "Size of the files that this host removed, bytes.")
         self.buffered = self._gauge(
             "buffered_bytes", "Size of events that are received but not committed, bytes.", "partition"
         )

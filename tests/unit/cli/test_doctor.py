@@ -120,6 +120,11 @@ def hub_down(cluster: Clinic) -> None:
     cluster.checks[1] |= {"ok": None, "detail": "not tried"}
 
 
+def above_the_limit(cluster: Clinic) -> None:
+    status = cluster.objects["eventconsumers", "shop", "orders"]["status"]
+    status["retention"] = {"files": 1, "excessBytes": 5000, "held": "in no committed batch"}
+
+
 @pytest.mark.parametrize(
     ("spoil", "code", "check", "said"),
     [
@@ -142,6 +147,10 @@ def hub_down(cluster: Clinic) -> None:
         ),
         (other_schema, 1, "definition", "differs from the CRD of this plugin"),
         (stalled, 2, "status", "Stalled (EventHubNotFound): spec.eventHub.name"),
+        (
+            above_the_limit, 1, "retention",
+            "5,000 bytes above spec.sink.retention.bytes, because the oldest one is in no committed batch",
+        ),
         (no_image, 2, "images", "ImagePullBackOff: not found"),
         (hub_down, 2, "hub-reachable", "no connection"),
         (

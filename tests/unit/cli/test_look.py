@@ -75,6 +75,17 @@ def test_status_tells_how_far_notices_are(shell: Shell) -> None:
     assert "all are acknowledged" in shell.run(cluster, "status", "orders").out
 
 
+def test_status_tells_what_retention_removed_and_holds(shell: Shell) -> None:
+    cluster = shop()
+    kept = {"files": 5000, "bytes": 7_000_000, "excessBytes": 3_000_000, "oldestFileTime": THEN.isoformat()}
+    cluster.put(EVENT_CONSUMER, consumer(retention=kept | {"held": "in no committed batch"}))
+    seen = " ".join(shell.run(cluster, "status", "orders").out.split())
+    assert "5,000 files with 7.0 MB were removed, the oldest kept file is 2d" in seen
+    assert "3.0 MB above the limit; a file is due but in no committed batch" in seen
+    cluster.put(EVENT_CONSUMER, consumer(retention={"files": 0}))
+    assert "0 files with 0 B were removed" in " ".join(shell.run(cluster, "status", "orders").out.split())
+
+
 def test_status_names_a_silent_operator(shell: Shell) -> None:
     cluster = FakeCluster()
     made = consumer()

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import io
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_processor.audit.container import RECORD_MAX_BYTES
+from eventconsumer_processor.audit.container import StoreContainer
 from eventconsumer_processor.audit.identity import Outputs
 from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.read import Subject, audit
 from eventconsumer_processor.source.hub import Hub
-from eventconsumer_storage.blobs import BlobInfo, BlobStore
+from eventconsumer_storage.blobs import BlobStore
 from tests.support.fakes.blobs import FakeBlobStore
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -49,28 +49,6 @@ def broken(start: int, files_end: int) -> dict[str, Any]:
     """How a partition came into a segment."""
     ends = {name: {"sequenceNumber": number} for name, number in (("filesEnd", files_end), ("hubEnd", 99))}
     return {"start": start, "common": start - 1, **ends}
-
-
-@dataclass
-class StoreContainer:
-    """The auditor's container on any blob store."""
-
-    store: BlobStore
-    name: str = "drained"
-
-    async def walk(self, prefix: str) -> AsyncIterator[BlobInfo]:
-        """See `Container`."""
-        for info in await self.store.list(prefix, metadata=True):
-            yield info
-
-    async def head(self, name: str) -> BlobInfo | None:
-        """See `Container`."""
-        return await self.store.head(name)
-
-    async def read(self, name: str, limit: int = RECORD_MAX_BYTES) -> bytes | None:
-        """See `Container`."""
-        blob = await self.store.read(name, limit)
-        return blob.data if blob else None
 
 
 @dataclass
@@ -235,7 +213,7 @@ class World:
         leases = LeaseSubject(StoreContainer(self.leases, "leases"), "", "$Default", **options)
         own = resource or ResourceRef(**RESOURCE)
         outputs = Outputs("shop", lambda name: StoreContainer(self.results, name))
-        return await audit(Subject(StoreContainer(self.files), "p", leases, hub, own, outputs), deep=deep)
+        return await audit(Subject(StoreContainer(self.files, "drained"), "p", leases, hub, own, outputs), deep=deep)
 
 
 def clock() -> float:

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from eventconsumer_processor.audit.names import DataFile
-from eventconsumer_processor.audit.prune import PruneCandidate, replace_with_tombstone
+from eventconsumer_processor.prune.tombstones import Content, Doomed, replace_with_tombstone
 from eventconsumer_processor.sink.capture import CaptureChain
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot
 from eventconsumer_processor.source.hub import HubInfo
@@ -33,10 +32,9 @@ async def tombstone(blobs: BlobStore, files: Chain, slot: Slot) -> bool:
     info = await blobs.head(files.path(slot.start))
     assert info is not None
     if slot.path == info.name:
-        file = PruneCandidate(info.name, PLACE, slot.start, slot.etag, slot.size, None)
+        file = Doomed(info.name, slot.etag)
     else:
-        data = DataFile(slot.path, slot.size, slot.etag)
-        file = PruneCandidate(info.name, PLACE, slot.start, info.etag, slot.size, data)
+        file = Doomed(info.name, info.etag, Content(slot.path, slot.etag))
     return await replace_with_tombstone(blobs, file, NOON)
 
 

@@ -70,6 +70,7 @@ class Fleet:
     leading: bool = False  # hosts elect a leader, too
     earlier: list[str] = field(default_factory=list)  # incarnations of segments that have ended, the oldest first
     endpoint: Callable[[NoticesConfig], Receiver] | None = None  # of notices; None: no notices
+    retention: dict[str, Any] | None = None
     lease_seconds: int = 30
     storage_seconds: float = 0.0  # that a request takes
     hub_seconds: float = 0.0
@@ -90,6 +91,7 @@ class Fleet:
                 "leases": CONFIG["leases"] | {"layout": self.layout, "durationSeconds": self.lease_seconds},
                 "startingPosition": {"type": "Latest"},
                 "notices": {"url": "https://hooks.example/files"} if self.endpoint else None,
+                "retention": self.retention,
             }
         )
         info = HubInfo("shop.example", "orders", CREATED, tuple(self.hub.partitions))

@@ -14,6 +14,7 @@ from eventconsumer_api.host_report import (
     PartitionLag,
     PartitionReport,
     Problem,
+    RetentionReport,
     WatermarkReport,
 )
 from eventconsumer_processor import metrics as module
@@ -133,6 +134,20 @@ def test_pending_notices_are_exported_while_leading() -> None:
         told.report = told.report.model_copy(update={"fleet": fleet().model_copy(update={"notices": notices})})
         found = [value for (name, _), value in samples(metrics).items() if name.startswith("notices_pending_")]
         assert found == expected
+
+
+def test_retention_is_exported_while_leading() -> None:
+    told, metrics = Told(), Metrics()
+    metrics.follow(told)
+    known = RetentionReport(files=1, events=2, bytes=3, oldest_file_time=NOW, excess_bytes=5)
+    for retention, expected in (
+        (None, {}),
+        (known, {"retention_oldest_file_timestamp_seconds": NOW.timestamp(), "retention_excess_bytes": 5}),
+        (RetentionReport(files=0, events=0, bytes=0), {"retention_excess_bytes": 0}),
+    ):
+        told.report = told.report.model_copy(update={"fleet": fleet().model_copy(update={"retention": retention})})
+        gauges = {"retention_oldest_file_timestamp_seconds", "retention_excess_bytes"}
+        assert {name: value for (name, _), value in samples(metrics).items() if name in gauges} == expected
 
 
 def test_problems_are_counted_by_reason() -> None:

@@ -11,7 +11,7 @@ from rich.text import Text
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.remedies import command, is_good
-from eventconsumer_api.status import Condition
+from eventconsumer_api.status import Condition, RetentionStatus
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, name_of
 from eventconsumer_cli.kube.reports import Hosts, read
 from eventconsumer_cli.options import ConsumerName
@@ -141,6 +141,8 @@ def _facts(look: Look) -> Table:
         waiting = f"{count(notices.pending_events)} events are in files without an acknowledged notice"
         sent = f", the last one {age(notices.last_time, look.now)} ago" if notices.last_time else ""
         facts.append(("notices", f"{waiting if notices.pending_events else 'all are acknowledged'}{sent}"))
+    if kept := status_.retention:
+        facts.append(("retention", _kept(kept, look.now)))
     if status_.storage.calls_per_month is not None:
         facts.append(("storage", f"about {count(status_.storage.calls_per_month)} requests a month"))
     facts += _spark(look)
@@ -152,6 +154,13 @@ def _facts(look: Look) -> Table:
     for name, value in facts:
         grid.add_row(Text(name, style=TITLE), Text(value))
     return grid
+
+
+def _kept(kept: RetentionStatus, now: datetime) -> str:
+    oldest = f", the oldest kept file is {age(kept.oldest_file_time, now)} old" if kept.oldest_file_time else ""
+    excess = f", {size(kept.excess_bytes)} above the limit" if kept.excess_bytes else ""
+    held = f"; a file is due but {kept.held}" if kept.held else ""
+    return f"{count(kept.files)} files with {size(kept.bytes)} were removed{oldest}{excess}{held}"
 
 
 def _why(look: Look) -> str:

@@ -59,6 +59,16 @@ def judge_status(consumer: Manifest) -> Iterator[Finding]:
         found = conditions.get(kind, {})
         if found.get("status") == "True":
             yield Finding("status", level, f"{kind} ({found['reason']}): {found['message']}", "see the message")
+    kept = status.get("retention") or {}
+    if excess := kept.get("excessBytes"):
+        why = f", because the oldest one is {kept['held']}" if kept.get("held") else ""
+        yield Finding(
+            "retention",
+            Level.WARNING,
+            f"the kept files are {excess:,} bytes above spec.sink.retention.bytes{why}",
+            "correct Spark, the table or the endpoint of notices if one is behind; else raise bytes: files that are "
+            "not processed are never removed",
+        )
     ready = conditions.get("Ready", {})
     if ready.get("status") == "True":
         yield Finding("status", Level.OK, f"Ready: {ready.get('message', '')}")

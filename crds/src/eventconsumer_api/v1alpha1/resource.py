@@ -42,6 +42,18 @@ class EventConsumerSpec(Model):
             "sink.notices announces files, and processing.handlerMode: Replace writes none: remove sink.notices",
         ),
         (
+            "!has(self.sink.retention) || !has(self.processing) || !has(self.processing.handlerMode) || "
+            "self.processing.handlerMode != 'Replace'",
+            "sink.retention removes files, and processing.handlerMode: Replace writes none: remove sink.retention",
+        ),
+        (
+            "!has(self.sink.retention) || !has(self.sink.retention.keepUncommitted) || "
+            "self.sink.retention.keepUncommitted || !has(self.spark) || "
+            "(has(self.spark.enabled) && !self.spark.enabled)",
+            "sink.retention.keepUncommitted: false removes files that Spark has not processed, and their batch would "
+            "fail: remove keepUncommitted, or set spark.enabled to false",
+        ),
+        (
             "!has(self.proxy) || !has(self.proxy.credentialsSecretRef) || !has(self.spark) || "
             "(has(self.spark.enabled) && !self.spark.enabled)",
             "Spark cannot sign in at a proxy: remove proxy.credentialsSecretRef and let the proxy accept the pods by "

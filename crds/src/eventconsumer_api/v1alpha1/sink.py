@@ -7,6 +7,7 @@ from pydantic import Field
 
 from eventconsumer_api.endpoints import NOTICE_URL_PATTERN
 from eventconsumer_api.model import Model, rules
+from eventconsumer_api.scalars import NUMBER_MAX
 from eventconsumer_api.v1alpha1.authentication import Authentication, SecretKeyRef
 from eventconsumer_api.v1alpha1.storage import (
     STORAGE_API_VERSION,
@@ -105,6 +106,37 @@ class Notices(Model):
     )
 
 
+class Retention(Model):
+    """How long drained files are kept: the leading host replaces older ones by tombstones, as prune does."""
+
+    model_config = rules(
+        (
+            "has(self.days) || has(self.bytes)",
+            "sink.retention needs a limit: set days, bytes, or both",
+        ),
+    )
+
+    days: int | None = Field(
+        default=None,
+        ge=1,
+        le=36_500,
+        description="Time for which a file is kept after it was written, days. Absent: no limit.",
+    )
+    bytes: int | None = Field(
+        default=None,
+        ge=1,
+        le=NUMBER_MAX,
+        description="Total size of the files that are kept, bytes: the oldest files of all partitions are removed "
+        "first. Absent: no limit.",
+    )
+    keep_uncommitted: bool = Field(
+        default=True,
+        description="Keep files that no committed Spark batch has processed, and files whose notice is not "
+        "acknowledged, beyond the limits. False only without Spark. The last file of each partition, files that are "
+        "not registered in the table yet, and files of an open batch are always kept.",
+    )
+
+
 class Sink(Model):
     """Destination of drained files."""
 
@@ -169,4 +201,9 @@ class Sink(Model):
         default=None,
         description="Notices about drained files, from the files on that are written after this field is set. "
         "Absent: none.",
+    )
+    retention: Retention | None = Field(
+        default=None,
+        description="Limits after which the content of drained files is removed. Absent: files are kept until "
+        "eventconsumer prune removes them.",
     )

@@ -18,6 +18,7 @@ from eventconsumer_api.status import (
     LagStatus,
     NoticesStatus,
     PartitionsStatus,
+    RetentionStatus,
     StorageStatus,
     TableStatus,
 )
@@ -84,6 +85,7 @@ def make_status(
         drained=drained,
         table=_table(observed, plan),
         notices=_notices(observed, plan),
+        retention=_retention(observed, plan),
         storage=storage_status(observed),
         spark=spark,
         effective=_effective(plan, settings) if plan else previous.effective,
@@ -134,6 +136,26 @@ def _notices(observed: Observed, plan: Plan | None) -> NoticesStatus | None:
         return previous
     last = notices.acknowledged_at or (previous.last_time if previous else None)
     return NoticesStatus(pending_events=notices.pending_events, last_time=last)
+
+
+def _retention(observed: Observed, plan: Plan | None) -> RetentionStatus | None:
+    """Retention as its last report shows it."""
+    previous = observed.consumer.status.retention
+    if plan is None or observed.fleet is None:
+        return previous
+    if plan.config.retention is None:
+        return None
+    found = observed.fleet.retention
+    if found is None:  # the leading host has not read the record yet
+        return previous
+    return RetentionStatus(
+        files=found.files,
+        events=found.events,
+        bytes=found.bytes,
+        oldest_file_time=found.oldest_file_time,
+        excess_bytes=found.excess_bytes,
+        held=found.held,
+    )
 
 
 def _effective(plan: Plan, settings: Settings) -> EffectiveStatus:
@@ -207,6 +229,6 @@ def _without_numbers(status: EventConsumerStatus) -> EventConsumerStatus:
     )
     numbers = {
         "lag": LagStatus(), "drained": DrainedStatus(), "storage": StorageStatus(), "table": None,
-        "notices": None, "spark": spark
+        "notices": None, "retention": None, "spark": spark
     }  # fmt: skip
     return status.model_copy(update=numbers)

@@ -54,6 +54,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
         roll=spec.sink.roll,
         table=spec.sink.table,
         notices=notices_config(spec.sink.notices),
+        retention=spec.sink.retention,
         batches=BatchConfig(trigger=spark.trigger, limits=spark.batch) if spark else None,
         proxy=proxy_config(spec.proxy),
         # The kubelet kills the pod after the grace period: end a tenth of it earlier, at least 2 seconds.

@@ -47,6 +47,7 @@ def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
             "batches": None,
             "table": None,
             "notices": None,
+            "retention": None,
             "replay": ReplayConfig(nonce=replay.nonce, to=replay.to, partitions=replay.partitions),
         }
     )

@@ -4,5 +4,5 @@ It only reads, and it shares no code with the writers: it has its own parsers of
 manifests, so that the same mistake cannot hide in writer and auditor. `read` fetches, `names` and `leases` parse,
 `chain`, `batches`, `capture` and `deep` check, `model` is the report, `show` prints it. `tablelog`, `tablestate` and
 `table` do the same for a Delta table over the files. Only `prune` and `tableprune` write: they replace old files by
-tombstones, and remove them from the table before.
+tombstones, and remove them from the table before. Retention in the leading host uses `tableprune`, too.
 """

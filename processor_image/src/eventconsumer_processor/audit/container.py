@@ -12,7 +12,7 @@ from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobProperties
 from azure.storage.blob.aio import BlobServiceClient
 
-from eventconsumer_storage.blobs import BlobInfo
+from eventconsumer_storage.blobs import BlobInfo, BlobStore
 from eventconsumer_storage.errors import Damaged, NotFound, StorageError, Unavailable, storage_error
 
 T = TypeVar("T")
@@ -42,6 +42,30 @@ class Container(Protocol):
         Raises:
             Damaged: It has more than `limit` bytes, so no host has written it.
         """
+
+
+class StoreContainer:
+    """`Container` on a store of a host; nothing is retried."""
+
+    def __init__(self, store: BlobStore, name: str = "") -> None:
+        self.name = name
+        self.store = store
+
+    async def walk(self, prefix: str) -> AsyncIterator[BlobInfo]:
+        """See `Container`."""
+        for info in await self.store.list(prefix, metadata=True):
+            yield info
+
+    async def head(self, name: str) -> BlobInfo | None:
+        """See `Container`."""
+        return await self.store.head(name)
+
+    async def read(self, name: str, limit: int = RECORD_MAX_BYTES) -> bytes | None:
+        """See `Container`."""
+        blob = await self.store.read(name, limit)
+        if blob is not None and blob.info.size > limit:
+            raise _too_large(name, blob.info.size, limit)
+        return blob.data if blob else None
 
 
 class AzureContainer:
@@ -88,10 +112,7 @@ class AzureContainer:
         async def ask() -> bytes:
             content = await self._client.download_blob(name)  # its first part only
             if content.size > limit:
-                raise Damaged(
-                    f"blob {name} has {content.size} bytes, and hosts write {limit} at most: another program has "
-                    "written it; restore it from a backup"
-                )
+                raise _too_large(name, content.size, limit)
             data: bytes = await content.readall()
             return data
 
@@ -110,6 +131,13 @@ class AzureContainer:
                     raise mapped from error
             await asyncio.sleep(FIRST_PAUSE * 2**attempt)
         raise AssertionError("unreachable")
+
+
+def _too_large(name: str, size: int, limit: int) -> Damaged:
+    return Damaged(
+        f"blob {name} has {size} bytes, and hosts write {limit} at most: another program has written it; restore it "
+        "from a backup"
+    )
 
 
 def _info(properties: BlobProperties) -> BlobInfo:

@@ -28,7 +28,7 @@ _OWN_FOLDERS = (
     "inc=", "_genesis/", "_batches/", "_commits/", "_attempts/", "_batch_replays/", "_deadletters/", "_replays/",
     "_segments/",
 )  # fmt: skip
-_SINGLE = frozenset({"_chain.json", "_leader", "_notices.json", "_replay.json", "_watermark.json"})
+_SINGLE = frozenset({"_chain.json", "_leader", "_notices.json", "_replay.json", "_retention.json", "_watermark.json"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,9 @@ class Known:
     """A blob of the consumer that is read separately, or not audited here.
 
     Genesis, manifest, commit, claim of an attempt, records of chain and segments, the leader's lease, the watermark,
-    the cursor of notices; requests to pass dead letters again, and records of dropped ones; commits and claims of a
-    replay of batches; all blobs of a replay, which is audited under its own prefix; and the log of a table.
+    the cursors of notices and of retention; requests to pass dead letters again, and records of dropped ones; commits
+    and claims of a replay of batches; all blobs of a replay, which is audited under its own prefix; and the log of a
+    table.
     """
 
 

@@ -10,20 +10,24 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
 from eventconsumer_processor.audit.files import Progress
 from eventconsumer_processor.audit.model import AuditReport, Place
-from eventconsumer_processor.audit.names import BadFacts, DataFile, SlotFacts, SlotName, bare, facts
+from eventconsumer_processor.audit.names import DataFile, SlotFacts, SlotName
 from eventconsumer_processor.audit.read import Audit, Subject
 from eventconsumer_processor.audit.tablelog import TableLog
 from eventconsumer_processor.audit.tableprune import MOST, refusal, remove_files
+from eventconsumer_processor.prune.rules import EARLIER, LAST, Standing, reason_to_keep
+from eventconsumer_processor.prune.tombstones import (
+    AT_A_TIME,
+    Content,
+    Doomed,
+    remove_content,
+    replace_with_tombstone,
+)
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
-from eventconsumer_storage.errors import Conflict, NotFound, Unavailable
 
-AT_A_TIME = 8
-ATTEMPTS = 5
-FIRST_PAUSE = 0.5
 VIOLATION = 2  # exit code of the audit
 
 
@@ -113,25 +117,24 @@ async def plan(subject: Subject, before: datetime, *, batches: bool, progress: P
         if info.last_modified >= before or slot.tombstone:
             return
         if not audit.genesis.is_current(name.incarnation):
-            kept["of an earlier incarnation of the hub"] += 1
+            kept[EARLIER] += 1
             return
         place = (name.incarnation, name.partition)
         lease = audit.leases.get(name.partition)
-        reason = ""
-        if lease is None or lease.checkpoint is None or slot.last > lease.checkpoint:
-            reason = "not before the checkpoint"
-        elif (batches or audit.batches.used) and not audit.batches.committed(batch):
-            reason = "in no committed batch"
-        elif audit.batches.commits.left_out(place, name.start):
-            reason = "excluded by its batch, so its events are in no output"
-        elif audit.table.exists and not audit.table.covers(place, name.start):
-            reason = "not in the Delta table yet"
+        reason = reason_to_keep(
+            Standing(
+                passed=lease is not None and lease.checkpoint is not None and slot.last <= lease.checkpoint,
+                committed=not (batches or audit.batches.used) or audit.batches.committed(batch),
+                excluded=audit.batches.commits.left_out(place, name.start),
+                registered=not audit.table.exists or audit.table.covers(place, name.start),
+            )
+        )
         in_table = audit.table.state is not None and audit.table.state.is_active(place, name.start)
         candidate = PruneCandidate(info.name, place, name.start, info.etag, slot.size, slot.data, in_table)
         waiting[name.partition] = (candidate, reason)
 
     report = await audit.run(progress or Progress(), seen)
-    kept["the last file of its chain"] += len(waiting)
+    kept[LAST] += len(waiting)
     if report.exit_code >= VIOLATION:
         return PrunePlan(report, kept=+kept)
     left = [one.file for one in audit.left]
@@ -160,13 +163,14 @@ async def carry_out(plan: PrunePlan, store: BlobStore, now: datetime, progress: 
 
     async def replace(file: PruneCandidate) -> bool:
         async with limit:
-            replaced = await replace_with_tombstone(store, file, now)
+            content = Content(file.data.path, file.data.etag) if file.data else None
+            replaced = await replace_with_tombstone(store, Doomed(file.name, file.etag, content), now)
             report.read(file.size)
             return replaced
 
     async def remove(file: DataFile) -> None:
         async with limit:
-            await _remove(store, file)
+            await remove_content(store, Content(file.path, file.etag))
 
     for part in _parts(plan.files):
         if plan.log:
@@ -182,47 +186,3 @@ async def carry_out(plan: PrunePlan, store: BlobStore, now: datetime, progress: 
 
 def _parts(files: list[PruneCandidate], size: int = MOST) -> Iterable[list[PruneCandidate]]:
     return (files[at : at + size] for at in range(0, len(files), size))
-
-
-async def replace_with_tombstone(store: BlobStore, file: PruneCandidate, now: datetime) -> bool:
-    """Replace one file; False if it changed after it was planned.
-
-    Raises:
-        StorageError: A request failed in all attempts; run it again.
-    """
-    for attempt in range(ATTEMPTS):
-        try:
-            info = await store.head(file.name)
-            if info is None:
-                return False
-            if "tombstone" not in {key.lower() for key in info.metadata}:
-                if bare(info.etag) != bare(file.etag) or not _still(file, info):
-                    return False
-                metadata = {**info.metadata, "tombstone": now.astimezone(UTC).isoformat(timespec="seconds")}
-                await store.put(file.name, b"", metadata=metadata, if_match=info.etag)
-            if file.data:
-                await _remove(store, file.data)
-        except Conflict:
-            continue  # perhaps our own request, whose response was lost: check again
-        except Unavailable:
-            if attempt == ATTEMPTS - 1:
-                raise
-            await asyncio.sleep(FIRST_PAUSE * 2**attempt)
-        else:
-            return True
-    return False
-
-
-def _still(file: PruneCandidate, info: BlobInfo) -> bool:
-    try:
-        facts(file.name, file.start, info.size, info.etag, info.metadata)
-    except BadFacts:
-        return False
-    return True
-
-
-async def _remove(store: BlobStore, file: DataFile) -> None:
-    try:
-        await store.remove(file.path, if_match=f'"{bare(file.etag)}"')
-    except NotFound:
-        return

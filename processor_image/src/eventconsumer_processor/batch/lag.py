@@ -97,7 +97,7 @@ class Ledger:
     def _count(self, slot: Slot, sign: int) -> None:
         self.files += sign
         self.events += sign * slot.count
-        self.bytes += sign * slot.size
+        self.bytes += sign * (slot.size + slot.removed)
         lost = [gap for gap in gaps.parse(slot.gap) if gap.reason is GapReason.RETENTION]
         self.gap_events += sign * sum(map(len, lost))
         if lost and sign > 0:

@@ -1,9 +1,9 @@
 """The leading host: elected by a lease on `<prefix>/_leader`, it measures the lag, freezes Spark batches, registers
-files in the table, sends notices about files, and writes the watermark.
+files in the table, sends notices about files, removes old files, and writes the watermark.
 
 Correctness does not depend on a single leader: two leaders measure twice, and only one of them can write a manifest or
-a version of the table; the watermark never falls; notices may be repeated. A new leader derives its state from storage
-and the hub: see `measure`, `table.committer` and `notice.notifier`.
+a version of the table, or move the cursor of retention; the watermark never falls; notices may be repeated. A new
+leader derives its state from storage and the hub: see `measure`, `retention`, `table.committer` and `notice.notifier`.
 """
 
 import asyncio
@@ -19,11 +19,13 @@ from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import NoticesConfig
 from eventconsumer_api.host_report import FleetReport, Problem
 from eventconsumer_api.log_throttle import LogThrottle
+from eventconsumer_api.v1alpha1 import Retention as Limits
 from eventconsumer_processor import problems
 from eventconsumer_processor.batch.batcher import Batcher
 from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure, segments_of
+from eventconsumer_processor.batch.retention import Retention
 from eventconsumer_processor.batch.watermark import WatermarkFile
 from eventconsumer_processor.errors import LeaseLost, SourceError
 from eventconsumer_processor.identity.records import LEAD_SECONDS, is_displaced, leader_name, take_lead
@@ -42,6 +44,8 @@ from eventconsumer_storage.errors import Conflict, StorageError
 
 MEASURE_SECONDS = 5.0
 REST_SECONDS = 5.0  # for the files that were written while a host stopped
+RETENTION_SECONDS = 600.0  # between two looks for files that are due
+RETENTION_MORE_SECONDS = 1.0  # the same, if more files are due than one step removes
 STAND_BY = 30  # pauses between two attempts of a host that stands by
 
 log = structlog.get_logger(__name__)
@@ -68,12 +72,16 @@ class Leader:
         eras: Callable[[], Sequence[Era]],
         partitions: PartitionManager,
         checkpoint_versions: int = CHECKPOINT_VERSIONS,
+        retention_seconds: float = RETENTION_SECONDS,
         endpoint: Callable[[NoticesConfig], Receiver] = Endpoint,
     ) -> None:
         self.fleet: FleetReport | None = None
         self._problems: list[Problem] = []
         self._table_problems: list[Problem] = []
         self._watermark_problems: list[Problem] = []
+        self._retention_problems: list[Problem] = []
+        self._retention: Retention | None = None
+        self._retention_seconds = retention_seconds
         self._committer: Committer | None = None
         self._notifier: Notifier | None = None
         # What this host knows to be acknowledged counts until it ends, also if the cursor was not written any more.
@@ -94,7 +102,14 @@ class Leader:
         """Problems that need an action."""
         failure = self._notifier.problem if self._notifier else None
         notices = [problems.of(self._deps.config, problems.SINK, failure)] if failure else []
-        return [*self._problems, *self._table_problems, *self._watermark_problems, *notices]
+        lists = (
+            self._problems,
+            self._table_problems,
+            self._watermark_problems,
+            notices,
+            self._retention_problems,
+        )
+        return [problem for each in lists for problem in each]
 
     async def run(self) -> None:
         """Compete for the leader lease until cancelled, or until another resource owns the chain."""
@@ -142,6 +157,8 @@ class Leader:
             loops.append(asyncio.create_task(self._register(keeper, self._deps.config.table.max_seconds)))
         if self._deps.config.notices:
             loops.append(asyncio.create_task(self._notify(keeper, self._deps.config.notices)))
+        if self._deps.config.retention:
+            loops.append(asyncio.create_task(self._retain(keeper, self._deps.config.retention)))
         try:
             await asyncio.gather(*loops)
         except LeaseLost:
@@ -179,6 +196,23 @@ class Leader:
             with contextlib.suppress(StorageError, Blocked, TimeoutError):
                 async with asyncio.timeout(REST_SECONDS):
                     await self._new_committer(lambda: None).advance(self._partitions.partition_ids)
+
+    async def _retain(self, keeper: Keeper, limits: Limits) -> None:
+        deps, eras = self._deps, self._eras()
+        retention = Retention(
+            self._blobs, deps.config, limits, deps.chain, eras[-1], eras=[era.incarnation for era in eras],
+            batches=BatchLog(self._blobs, self._prefix), metrics=deps.metrics, now=deps.now, check=keeper.check,
+        )  # fmt: skip
+        while True:
+            keeper.check()
+            pause = MEASURE_SECONDS
+            if self.fleet is not None:  # all batches are known
+                self._retention = retention
+                partitions, leases = self._partitions.partition_ids, self._partitions.listing.leases
+                step = retention.step(partitions, leases, self._measured.state)
+                self._retention_problems = await self._tried("remove old files", step)
+                pause = RETENTION_MORE_SECONDS if retention.more else self._retention_seconds
+            await asyncio.sleep(pause)
 
     async def _notify(self, keeper: Keeper, config: NoticesConfig) -> None:
         """Send notices until cancelled."""
@@ -245,6 +279,8 @@ class Leader:
         self._problems = []
         self._table_problems = []
         self._watermark_problems = []
+        self._retention_problems = []
+        self._retention = None
         self._committer = None
         self._notifier = None
         self._partitions.allow_rest(True)
@@ -270,7 +306,9 @@ class Leader:
         fleet = self._measured.report(partitions, listing)
         table = self._committer.report if self._committer else None
         notices = self._notifier.report if self._notifier else None
-        self.fleet = fleet.model_copy(update={"table": table, "watermark": self._watermark.report, "notices": notices})
+        kept = self._retention.report if self._retention else None
+        found = {"table": table, "watermark": self._watermark.report, "notices": notices, "retention": kept}
+        self.fleet = fleet.model_copy(update=found)
         self._partitions.allow_rest(self.fleet.lag_events == 0)  # new files are noticed by their checkpoints
 
     async def _follow(self, partitions: Sequence[str], listing: Listing) -> None:

@@ -167,6 +167,40 @@ class BatchLog:
             published = True
         return published
 
+    async def manifest(self, number: int) -> BatchManifest:
+        """The manifest of a batch.
+
+        Raises:
+            StorageError: The request failed, or the manifest is missing or cannot be parsed.
+        """
+        return await self._read(number)
+
+    async def excluded(self, last: int, after: int = 0) -> set[str]:
+        """Paths of the files that committed batches excluded.
+
+        A commit record names the last earlier batch that excluded files, so only the records of such batches are read.
+
+        Args:
+            last: Number of the last batch to look at, which is committed.
+            after: Number of the batch before the first one to look at.
+
+        Raises:
+            StorageError: A request failed, or a record is missing or cannot be parsed.
+        """
+        paths: set[str] = set()
+        number = last
+        while number > after:
+            found = await self._commit(number)
+            if found.record is None:
+                name = commit_name(self._prefix, number)
+                raise found.damage or Damaged(f"commit record {name} is missing: restore it from a backup")
+            left = found.record.quarantine
+            if left is None or left.number <= after:
+                break
+            paths.update(file.path for file in left.files)
+            number = min(left.number, number) - 1
+        return paths
+
     async def freeze(self, manifest: BatchManifest) -> BatchManifest:
         """Write a manifest; returns the existing one if another leader was faster."""
         data = await asyncio.to_thread(lambda: manifest.model_dump_json(by_alias=True).encode())

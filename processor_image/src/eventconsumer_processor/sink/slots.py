@@ -128,6 +128,7 @@ class Slot:
     tombstone: bool = False  # pruning removed its content
     enqueued: EnqueuedRange | None = None  # None: no events, or written by a version that did not record it
     dropped: int = 0  # events that the handler dropped: they are in no file
+    removed: int = 0  # bytes that pruning removed; 0 also for tombstones of versions that did not record it
 
     @property
     def mark(self) -> EventMark:
@@ -379,6 +380,7 @@ def slot_of(info: BlobInfo, start: int) -> Slot:
             tombstone="tombstone" in facts,
             enqueued=_enqueued_range(facts),
             dropped=int(facts.get("dropped", 0)),
+            removed=int(facts.get("size", 0)) if "tombstone" in facts else 0,
         )
     except (KeyError, ValueError) as error:
         raise Damaged(

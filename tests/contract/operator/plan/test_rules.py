@@ -154,6 +154,10 @@ BREAKS: dict[str, dict[str, Any]] = {
     "sink.notices announces files, and": spec(
         sink={"notices": {"url": "https://hooks.example/files"}}, processing=REPLACE
     ),
+    "sink.retention needs a limit": spec(sink={"retention": {}}),
+    "sink.retention removes files, and": spec(sink={"retention": {"days": 30}}, processing=REPLACE),
+    "sink.retention.keepUncommitted: false removes files that Spark": GOOD
+    | {"sink": GOOD["sink"] | {"retention": {"days": 30, "keepUncommitted": False}}, "spark": {"output": OUTPUT}},
     "spark.output.path is required": spec(spark={"enabled": True}),
     "spark.output.body.schema is for": spec(
         spark={"output": OUTPUT | {"body": {"type": "Text", "schema": "id BIGINT"}}}

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.conditions import ConditionType
-from eventconsumer_api.host_report import NoticesReport, PartitionReport, Problem, TableReport, WatermarkReport
+from eventconsumer_api.host_report import (
+    NoticesReport,
+    PartitionReport,
+    Problem,
+    RetentionReport,
+    TableReport,
+    WatermarkReport,
+)
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus, SparkStatus
 from eventconsumer_operator.conditions.status import MESSAGE_LIMIT, make_status, same_but_numbers, wire
@@ -448,6 +455,17 @@ def test_notices_are_shown_as_their_last_report_shows_them() -> None:
         after = status_of(healthy(spec=spec, status=before, reports={"orders-host-0": report(fleet=leader)}))
         assert after.notices and after.notices.model_dump() == {"pending_events": pending, "last_time": NOW}
     assert status_of(healthy(status=before)).notices is None
+
+
+def test_retention_is_shown_as_its_last_report_shows_it() -> None:
+    spec = SCALED | {"sink": SCALED["sink"] | {"retention": {"bytes": 5}}}
+    retention = RetentionReport(files=7, events=70, bytes=700, oldest_file_time=NOW, excess_bytes=3, held="why")
+    leader = fleet().model_copy(update={"retention": retention})
+    before = status_of(healthy(spec=spec, reports={"orders-host-0": report(fleet=leader)}))
+    assert before.retention and before.retention.model_dump() == retention.model_dump()
+    after = status_of(healthy(spec=spec, status=before, reports={"orders-host-0": report(fleet=fleet())}))
+    assert after.retention == before.retention, "another host leads, and has not read the cursor yet"
+    assert status_of(healthy(status=before)).retention is None
 
 
 def test_without_a_leader_ownership_is_what_the_hosts_say() -> None:

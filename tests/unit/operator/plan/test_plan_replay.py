@@ -74,7 +74,8 @@ def of_job(name: str = "replay-0", **state: Any) -> Manifest:
 def test_the_host_of_the_job_reads_and_writes_in_places_of_its_own() -> None:
     header = {"headerSecretRef": {"name": "hooks", "key": "token"}}
     notices = {"url": "https://hooks.shop.example/files", "authentication": header}
-    pod, config = pod_and_config(spec_with("sink.notices", notices, REPLAY))
+    kept = spec_with("sink.retention", {"days": 1}, spec_with("sink.notices", notices, REPLAY))
+    pod, config = pod_and_config(kept)
     restricted(pod)
     assert (pod["restartPolicy"], pod["automountServiceAccountToken"]) == ("Never", False)
     assert {volume["name"] for volume in pod["volumes"]} == {"tmp", "event-hub", "lease-store", "sink"}
@@ -86,7 +87,7 @@ def test_the_host_of_the_job_reads_and_writes_in_places_of_its_own() -> None:
     assert config.replay is not None
     assert (config.replay.nonce, config.replay.partitions) == ("may", ["1", "3"])
     assert str(config.replay.to) == "2026-06-01 00:00:00+00:00"
-    assert config.batches is None and config.notices is None
+    assert config.batches is None and config.notices is None and config.retention is None
 
 
 def test_without_times_all_retained_events_are_read_and_no_handler_is_called() -> None:

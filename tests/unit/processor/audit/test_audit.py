@@ -11,6 +11,7 @@ import pytest
 from eventconsumer_api.console import Console
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
+from eventconsumer_processor.audit.container import StoreContainer
 from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.prune import plan
 from eventconsumer_processor.audit.read import Subject, audit
@@ -30,7 +31,6 @@ from tests.unit.processor.auditing import (
     TOTALS,
     WHEN,
     Change,
-    StoreContainer,
     World,
     body_of,
     broken,

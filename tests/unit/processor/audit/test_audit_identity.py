@@ -9,7 +9,7 @@ import pytest
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
-from eventconsumer_processor.audit.container import RECORD_MAX_BYTES
+from eventconsumer_processor.audit.container import RECORD_MAX_BYTES, StoreContainer
 from eventconsumer_processor.audit.leases import LeaseFacts, ownership
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_processor.audit.read import Subject, audit
@@ -23,7 +23,6 @@ from tests.unit.processor.auditing import (
     RESOURCE,
     WHOSE,
     Change,
-    StoreContainer,
     World,
     commit,
     delete,

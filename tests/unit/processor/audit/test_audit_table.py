@@ -9,14 +9,14 @@ import pytest
 
 from eventconsumer_api.console import Console
 from eventconsumer_processor.audit.codes import Code
-from eventconsumer_processor.audit.container import RECORD_MAX_BYTES
+from eventconsumer_processor.audit.container import RECORD_MAX_BYTES, StoreContainer
 from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.read import Subject, audit
 from eventconsumer_processor.audit.show import show
 from eventconsumer_storage.blobs import BlobInfo
 from tests.support.fakes.virtual import virtual
-from tests.unit.processor.auditing import ERA, WHEN, StoreContainer, World, fake, sample, table
+from tests.unit.processor.auditing import ERA, WHEN, World, fake, sample, table
 from tests.unit.processor.deltatables import NEWER, Table, metadata, parquet, part, registered, txn, vector
 
 Damage = Callable[[Table], Awaitable[object]]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eventconsumer_processor.audit.container import StoreContainer
 from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.prune import Pruned, PrunePlan, carry_out, plan
 from eventconsumer_processor.audit.read import Subject
@@ -17,7 +18,7 @@ from eventconsumer_processor.table import delta
 from eventconsumer_storage.errors import StorageError
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.virtual import virtual
-from tests.unit.processor.auditing import ERA, StoreContainer, World, clock, fake, sample, table
+from tests.unit.processor.auditing import ERA, World, clock, fake, sample, table
 from tests.unit.processor.deltatables import NEWER, Action, Table, info, metadata, part, registered, txn, vector
 
 NOW = datetime(2100, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.audit import prune
+from eventconsumer_processor.prune import tombstones
 from eventconsumer_processor.sink import slots
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_storage.errors import Conflict, Damaged
@@ -109,7 +109,7 @@ async def test_a_chain_begins_once() -> None:
 async def test_a_tombstone_is_a_slot_without_content_whatever_answer_is_lost(
     layout: str, lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prune, "FIRST_PAUSE", 0)
+    monkeypatch.setattr(tombstones, "FIRST_PAUSE", 0)
     blobs = store()
     files = chain(layout, blobs)
     await files.put(draft(5, 8), b"events")
@@ -121,9 +121,10 @@ async def test_a_tombstone_is_a_slot_without_content_whatever_answer_is_lost(
     after = await files.at(5)
     assert after is not None and after.tombstone and after.size == 0
     assert {name: (blob.data, blob.metadata) for name, blob in blobs.blobs.items()} == {
-        files.path(5): (b"", facts | {"tombstone": NOON.isoformat(timespec="seconds")})
+        files.path(5): (b"", facts | {"tombstone": NOON.isoformat(timespec="seconds"), "size": "6"})
     }
-    assert replace(after, tombstone=False, size=6, etag=before.etag) == before
+    assert after.removed == 6
+    assert replace(after, tombstone=False, size=6, removed=0, etag=before.etag) == before
     assert await tombstone(blobs, files, before)  # once more is no error
     with pytest.raises(Conflict):
         await files.put(draft(5, 8, nonce="late"), b"again")
