@@ -7,7 +7,7 @@ depends on threads, on the machine's clock or on its load. The same seed gives t
 
     rules.py     what may happen: events, crashes, pauses, lost answers, late requests, retention, ...
     world.py     the container, the hub and the hosts that it happens to
-    checker.py   what must hold, judged from the history of the container alone: the invariants S1-S8 and L1-L3
+    checker.py   what must hold, judged from the history of the container alone: the invariants S1-S8, L1-L3 and N1-N3
     driver.py    plays random rules from a seed, and makes failures short
     mutants.py   changes that break the protocol; the suite must notice each
 

@@ -23,6 +23,11 @@ numbers. Each change is judged at the moment it is made, so a violation that a l
     I2 a chain has one identity, which its manifests name
     I3 a resource takes a chain over only while it leads; of two that live one drains, and the other says why not
     S9 segments come one after the other; each is ended in all its partitions, for good, before the next one begins
+    N1 the cursor of notices passes no file without an acknowledged notice, and in the end each file has one
+    N2 the first notice of a file comes after those of all files before it in its partition, over all segments; the
+       cursor never moves back
+    N3 a host repeats a notice only where it cannot know better: it got no answer, or another host sent it and did not
+       write the cursor
     T1 the versions of the table follow each other; each registers files as they are, from where the table ended
     T2 in the end all files are registered
     T3 a checkpoint is the state of the table at its version; `_last_checkpoint` never falls, and nothing is removed
@@ -45,6 +50,7 @@ from typing import Any
 
 from tests.simulation.history import Event, History
 from tests.simulation.network import Node
+from tests.simulation.noticesseen import NoticesSeen
 from tests.simulation.tableseen import TableSeen
 from tests.support.fakes.blobs import Version
 
@@ -55,6 +61,7 @@ GENESIS = re.compile(r"\w+/_genesis/(\w+)/(\w+)\.json")
 RECORD = re.compile(r"\w+/_(batches|commits)/(\d+)\.json")
 TABLE = "/_delta_log/"
 WATERMARK = "/_watermark.json"
+NOTICES = "/_notices.json"
 COVERED = re.compile(r"eventconsumer/([\w-]+)/(\w+)/(\w+)")
 SEGMENT = re.compile(r"\w+/_segments/\d+\.json")
 IN_FLIGHT = 3  # the most that a consumer's configuration allows
@@ -116,6 +123,7 @@ class Checker:
         self.chain = ""  # identity
         self.holder = ""  # uid of the resource that drains, by the chain's record
         self.table = TableSeen(self.expect)
+        self.notices = NoticesSeen(self.expect)
         self._covered: dict[tuple[str, str], int] = {}  # chain -> the last number that the table covers
         self._buried: set[str] = set()  # files that were pruned
         self._batched: dict[str, int] = {}  # file -> its batch
@@ -159,6 +167,8 @@ class Checker:
         elif TABLE in version.name:
             if actions := self.table.changed(version, author):
                 self._registered(version, actions, author)
+        elif version.name.endswith(NOTICES):
+            self.notices.cursor(version.data, author)
         elif version.name.endswith(WATERMARK):
             self._watermark(json.loads(version.data or b"{}"), author)
         elif SEGMENT.fullmatch(version.name):
@@ -196,6 +206,7 @@ class Checker:
                 self.expect("S9", each["filesEnd"]["sequenceNumber"] == chain.next - 1, f"{what}: {chain.next} is next")
                 self._starts[partition] = each["start"]
         self.segments.append(record)
+        self.notices.segment(record["incarnation"])
 
     def _start(self, partition: str, start: int, what: str) -> None:
         """A chain may leave out only what came before a consumer that starts at the latest."""
@@ -225,6 +236,7 @@ class Checker:
             )
             self.expect("S1", buried, f"{what}: a committed file was changed")
             self._buried.add(version.name)
+            self.notices.pruned(incarnation, partition, start)
             return
         self.expect("S2", start == chain.next, f"{what} does not start at the chain's end {chain.next}")
         self.expect("S9", not chain.sealed, f"{what} is behind a seal")
@@ -237,6 +249,7 @@ class Checker:
         self._rows(partition, version, chain, author)
         chain.slots[version.name] = Version(version.name, data, dict(facts), version.etag)
         chain.ends.add(last)
+        self.notices.file(incarnation, partition, start, version.name)
         chain.next = max(chain.next, last + 1)
         chain.epoch = max(chain.epoch, epoch)
 
@@ -568,6 +581,11 @@ class Checker:
             self._leads.add(node.name)
         self._grants[node.name, subject.rpartition("/")[2]] = since
         self._granted[subject.rpartition("/")[2]] = node.machine.moment(since)
+
+    def read(self, node: Node, subject: str, data: bytes) -> None:
+        """See `Witness`."""
+        if subject.endswith(NOTICES):
+            self.notices.read(node.name, data)
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
         """See `Witness`."""

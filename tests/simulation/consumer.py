@@ -112,6 +112,7 @@ class Consumer:
                 "limits": {"maxFiles": rng.choice([3, 1000]), "inFlight": rng.choice([1, 1, IN_FLIGHT])},
             },
             "table": {"maxSeconds": rng.randint(1, 5)} if stream.table else None,
+            "notices": {"url": "https://hooks.example/files"} if stream.notices else None,
             "drainSeconds": 10,
         }
         return HostConfig.model_validate(values)

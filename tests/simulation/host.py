@@ -56,6 +56,7 @@ from eventconsumer_processor.source.hub import HubInfo
 from tests.simulation.history import History
 from tests.simulation.loop import Machine, SimLoop
 from tests.simulation.network import Network, Node, RemoteHub, RemoteStore
+from tests.simulation.receiver import RemoteReceiver
 from tests.simulation.stream import SKEW_SECONDS, Stream
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 
@@ -258,7 +259,11 @@ class SimHost:
         store = lease_store(config, info, self._leases, self.machine.time)
         manager = self.manager = PartitionManager(work, store, chain, self.news)
         eras = partial(eras_of, config, info, segments, sink)
-        leader = Leader(work, blobs=sink, eras=eras, partitions=manager, checkpoint_versions=CHECKPOINT_VERSIONS)
+        known: set[str] = set()
+        leader = Leader(
+            work, blobs=sink, eras=eras, partitions=manager, checkpoint_versions=CHECKPOINT_VERSIONS,
+            endpoint=lambda _: RemoteReceiver(self.node, self._around.network, self._stream.receiver, known),
+        )  # fmt: skip
         record = lease_record(config, info, identity, sink.account, self._times.now())
         restore = partial(restore_lease_record, self._leases, store.folder, record)
         clock = self.machine.time
@@ -274,5 +279,5 @@ class SimHost:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
             await manager.drain(config.drain_seconds)
-            await leader.register_rest()
+            await asyncio.gather(leader.register_rest(), leader.notify_rest())
             self.manager = None

@@ -339,6 +339,36 @@ MUTANTS: Mapping[str, Mutant] = {
         TOLD,
     ),
     "the record of the leases is not compared": Mutant((NOT_COMPARED,), kind="colliding"),
+    "a notice that is not acknowledged counts": Mutant(
+        (
+            Change(
+                "notice/notifier.py",
+                'labels("refused" if refused else "failed").inc()\n            raise\n',
+                'labels("refused" if refused else "failed").inc()\n            return\n',
+            ),
+        ),
+        {"refuse notices": 4},
+    ),
+    "the cursor of notices is overwritten": Mutant(
+        (
+            Change(
+                "notice/cursor.py",
+                "data, if_match=self._etag, if_absent=self._etag is None)",
+                "data)",
+            ),
+        ),
+        ZOMBIES | {"produce": 2, "upset a notice": 3},
+    ),
+    "a host forgets the acknowledgements that are not in the cursor": Mutant(
+        (
+            Change(
+                "notice/cursor.py",
+                "stored if self._places is None else joined(stored, self._places, order)",
+                "stored",
+            ),
+        ),
+        ZOMBIES | {"upset": 3, "produce": 2},
+    ),
     "two hubs share leases, seen by what is lost": Mutant((NOT_COMPARED,), kind="colliding", only=frozenset({"S4"})),
     "the record of the leases is overwritten": Mutant(
         (

@@ -23,7 +23,7 @@ from tests.simulation.loop import Machine, SimLoop
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import FakeHub, FakeSource, append_event, batch_of
 
-ANSWER_SECONDS = {"storage": 20.0, "hub": 10.0}  # longest wait for an answer
+ANSWER_SECONDS = {"storage": 20.0, "hub": 10.0, "receiver": 30.0}  # longest wait for an answer
 CONNECT_SECONDS = 5.0
 PREFETCH = 12  # events on their way to a host ahead of what it asked for
 
@@ -64,6 +64,9 @@ class Witness(Protocol):
 
     def granted(self, node: Node, subject: str, since: float) -> None:
         """A host knows that a lease is its own, by a request sent at `since` on its clock."""
+
+    def read(self, node: Node, subject: str, data: bytes) -> None:
+        """A host has read a blob."""
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
         """A host opens a link."""
@@ -178,6 +181,7 @@ class RemoteStore:
         self._network = network
         self._store = store
         self.account = store.account
+        self.url = store.url
 
     def __getattr__(self, operation: str) -> Callable[..., Coroutine[Any, Any, Any]]:
         """Any operation."""
@@ -199,6 +203,8 @@ class RemoteStore:
             )
             if operation in {"acquire_lease", "renew_lease"} or "/ownership/" in subject:
                 self._node.witness.granted(self._node, subject, since)
+            if operation == "read" and result is not None:
+                self._node.witness.read(self._node, subject, result.data)
             return result
 
         return call

@@ -38,6 +38,8 @@ TARGETS = (
     ("", ""),
     ("put", ".checkpoint.parquet"),
     ("put", "_last_checkpoint"),
+    ("put", "_notices"),
+    ("notice", ""),
 )
 CONSUMER = 1
 HOST, PARTITION = 2 * HOSTS - 1, 2 * MOST_PARTITIONS - 1  # of two consumers
@@ -81,6 +83,8 @@ RULES: Mapping[str, Rule] = {
     "hold a file": Rule(4, (), lambda w: w.upset(3, "put", "from=")),
     "hold a version": Rule(1, (), lambda w: w.upset(3, "put", "_delta_log")),
     "hold a watermark": Rule(1, (), lambda w: w.upset(3, "put", "_watermark")),
+    "upset a notice": Rule(2, (5,), lambda w, kind: w.upset(kind, "notice")),
+    "refuse notices": Rule(1.5, (PARTITION, 5), lambda w, p, n: w.at(p, Stream.refuse_notices, n)),
     "optimize": Rule(1, (CONSUMER, 4), lambda w, c, n: w.consumer(c).stream.optimize(n)),
     "alter table": Rule(0.7, (CONSUMER, 2), lambda w, c, n: w.consumer(c).stream.alter_table(n)),
     "tidy table": Rule(0.7, (CONSUMER, 3), lambda w, c, n: w.consumer(c).stream.tidy_table(n)),

@@ -19,6 +19,7 @@ from eventconsumer_processor.table.checkpoint_file import Tally, encode
 from eventconsumer_storage.errors import Conflict
 from tests.simulation.checker import SLOT, ChainSeen, Checker
 from tests.simulation.history import History
+from tests.simulation.receiver import REFUSALS, Receiver
 from tests.simulation.tampering import LeaseBlobs, OwnershipBlobs, Tampering, now
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 from tests.support.fakes.hub import FakeHub, FakeSource
@@ -103,6 +104,8 @@ class Stream:
         self._began: dict[str, int] = {}  # partition -> where it ended when the first host started
         self._least: dict[str, int] = {}  # partition -> the lowest end that a failover left
         self._pruned: dict[str, int] = {}  # partition -> the last event in a tombstone
+        self.receiver = Receiver(self.checker.notices)
+        self.notices = False  # whether hosts send notices about its files
         self.table = False  # whether its files are registered in a table
         self.transforms = False  # whether a handler changes and drops events
         self.position = "Earliest"
@@ -310,6 +313,7 @@ class Stream:
 
     def repair(self) -> None:
         """Undo what hosts wait for."""
+        self.receiver.refused.clear()
         self.rivals_leave()
         for found in self.hub.partitions.values():  # of machines that are gone, too: the hub ends their links in time
             if found.reader:
@@ -319,6 +323,16 @@ class Stream:
             for partition, seen in self.hub.partitions.items():
                 end = chains[partition].next - 1 if partition in chains else 1 << 62
                 self.tampering.repair(partition, end, seen.last)
+
+    # --- what the receiver of notices does ---
+
+    def refuse_notices(self, number: int, how: int) -> None:
+        """The receiver refuses the notices of a partition, or accepts them again."""
+        partition = self.partition(number)
+        if how < len(REFUSALS):
+            self.receiver.refused[partition] = how
+        else:
+            self.receiver.refused.pop(partition, None)
 
     # --- what others do to the table ---
 

@@ -37,6 +37,7 @@ from tests.support.fakes.blobs import FakeBlobStore, Version
 
 HANDOVER_SECONDS = 45  # for which a partition that another program gave back is kept for it
 SCAN_SECONDS = LEASE_SECONDS / 6 * 1.2
+NOTICED = 0.4  # of the hubs: hosts send notices about their files
 TRANSFORMING = 0.4  # of the hubs: a handler changes and drops their events
 HIERARCHICAL = 0.25  # of the worlds: their account behaves as one with a hierarchical namespace may
 STOP_SECONDS = ANSWER_SECONDS["storage"] + 10  # a host may wait for an answer that it will not get
@@ -97,6 +98,7 @@ class World:
             stream.place_leases("$Default" if prefix == "" else place, shared=shared)
             stream.start_at(position)
             stream.table = self.rng.random() < 0.7
+            stream.notices = Random(f"notices {seed} {name}").random() < NOTICED
             stream.transforms = stream.checker.transforms = Random(f"handler {seed} {name}").random() < TRANSFORMING
             stream.checker.lease_seconds = LEASE_SECONDS
             self.streams.append(stream)
@@ -308,6 +310,8 @@ class World:
         self._await("L3", stream.drained, 150, "there is lag")
         if stream.table:
             self._await("T2", stream.checker.registered, 120, "a file is not in the table")
+        if stream.notices:
+            self._await("N1", stream.checker.notices.complete, 240, "a file has no notice")
         kept = 3 * KEEP_SECONDS if consumer.wanted else 0  # a partition that its host did not take before
         for pause in (SCAN_SECONDS + 5, 0.02):  # a decision that was made before may still be on its way
             seconds = 10 * SCAN_SECONDS * len(stream.hub.partitions) + shared + kept

@@ -9,7 +9,7 @@ from importlib import import_module
 
 MODULES = {
     "amqp": ("messages", "values", "connection", "websocket"),
-    "storage": ("leases", "records"),
+    "storage": ("leases", "records", "notices", "letters", "gaps"),
     "tables": ("versions", "checkpoints"),
     "programs": ("documents", "reports", "lines", "credentials"),
 }

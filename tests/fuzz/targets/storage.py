@@ -13,8 +13,13 @@ from eventconsumer_processor.audit.identity import IdentityAudit
 from eventconsumer_processor.audit.model import Findings
 from eventconsumer_processor.audit.watermark import WatermarkAudit
 from eventconsumer_processor.errors import LeaseInvalid
+from eventconsumer_processor.handler.deadletter import LetterFolder, parse_letter
 from eventconsumer_processor.host.replay import parse_ends
 from eventconsumer_processor.lease import azuresdk, eventprocessorhost
+from eventconsumer_processor.notice import cursor
+from eventconsumer_processor.sink.gaps import RANGES
+from eventconsumer_processor.sink.gaps import parse as parse_gaps
+from eventconsumer_processor.sink.gaps import text as gap_text
 from eventconsumer_processor.sink.slots import parse_genesis
 from tests.fuzz.targets.allow import allow, same
 
@@ -64,6 +69,52 @@ def records(data: bytes) -> None:
     batches.manifest(1, "blob", data)
     batches.commits.add(1, "blob", data)
     identity.claim(1, "blob", data)
+
+
+def notices(data: bytes) -> None:
+    """The cursor of notices: the places in it are written as they were read, and none is behind itself.
+
+    Input: JSON.
+    """
+    record = allow(ValueError, cursor.parsed, data)
+    if record is None:
+        return
+    same(record)
+    places = cursor.places_of(record)
+    again = cursor.places_of(cursor.record_of(places, record.chain, record.written_at))
+    names = places.known.keys() | again.known.keys()
+    assert all(again.of(name) == places.of(name) for name in names)
+    order = sorted({record.incarnation, *record.segments.values()})
+    joined = cursor.joined(places, again, order)
+    assert all(joined.of(name) == places.of(name) for name in names)
+
+
+def letters(data: bytes) -> None:
+    """Dead letters: one that is read can be passed to a handler, and is written as it was read; names are exact.
+
+    Input: `{` and the rest of a letter, or what follows the folder in the name of a blob.
+    """
+    if data[:1] == b"{":
+        letter = allow(ValueError, parse_letter, data)
+        if letter is not None:
+            assert len(letter.batch()) == 1
+            assert parse_letter(letter.encoded()) == letter
+        return
+    folder = LetterFolder("prefix", "era")
+    name = folder.path + data.decode(errors="replace")
+    if found := folder.parse(name):
+        request, partition, number = found
+        assert (folder.request if request else folder.letter)(partition, number) == name
+
+
+def gaps(data: bytes) -> None:
+    """The gaps in the metadata of a file: each has a size, and they are written as they were read.
+
+    Input: the text.
+    """
+    found = parse_gaps(data.decode(errors="replace"))
+    assert all(0 < len(gap) <= gap.last - gap.first + 1 for gap in found)
+    assert sorted(parse_gaps(gap_text(found)), key=repr) == sorted(found, key=repr) or len(found) > RANGES
 
 
 def _nothing() -> Any:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import Problem
@@ -46,7 +46,7 @@ LETTER_BYTES = 32 * 1024 * 1024  # of a file: no host writes a larger one
 LOOK_SECONDS = 30.0  # between two listings of requests
 MESSAGE_CHARACTERS = 4_096
 TRACEBACK_CHARACTERS = 32_768  # the end is kept: it names the place of the error
-_NAME = re.compile(r"(redrive/)?partition=([^/]+)/seq=(\d{20})\.json")
+_NAME = re.compile(r"(redrive/)?partition=([^/]+)/seq=([0-9]{20})\.json")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -76,9 +76,9 @@ class Letter(Report):
     consumer_group: str
     incarnation: str
     partition_id: str
-    sequence_number: int
+    sequence_number: int = Field(ge=0, lt=1 << 63)
     offset: str
-    enqueued_time: datetime
+    enqueued_time: AwareDatetime
     partition_key: str | None
     content_type: str | None
     message_id: str | None
@@ -91,8 +91,8 @@ class Letter(Report):
     host: str
     epoch: int
     attempts: int
-    first_attempt: datetime
-    last_attempt: datetime
+    first_attempt: AwareDatetime
+    last_attempt: AwareDatetime
     error: Cause
 
     def batch(self) -> "EventBatch":
@@ -183,14 +183,24 @@ class LetterFolder:
         if blob is None:
             return None
         try:
-            letter = Letter.model_validate_json(blob.data)
-            letter.batch()
+            letter = parse_letter(blob.data)
         except ValidationError as error:
             fields = ", ".join(".".join(map(str, each["loc"])) or each["msg"] for each in error.errors()[:3])
             raise Damaged(f"{name} is not a dead letter ({fields}): restore it, or drop it") from None
         except ValueError as error:
             raise Damaged(f"{name} is not a dead letter ({error}): restore it, or drop it") from None
         return Stored(name, blob.info.etag, letter)
+
+
+def parse_letter(data: bytes) -> Letter:
+    """PURE: the dead letter in a file, whose event can be passed to a handler.
+
+    Raises:
+        ValueError: It is not a dead letter.
+    """
+    letter = Letter.model_validate_json(data)
+    letter.batch()
+    return letter
 
 
 def cause_of(error: BaseException, message: str | None = None) -> Cause:

@@ -191,6 +191,13 @@ class Cursor:
         self._current = True
         return True
 
+    def has_passed(self, partition: str, place: Place) -> bool:
+        """Whether all notices of a partition before `place` are acknowledged, as far as this host knows."""
+        if self._places is None or partition not in self._places.known:
+            return False
+        found = self._places.of(partition)
+        return later(place, found, self._order) == found
+
     def move(self, partition: str, place: Place) -> None:
         """Record that all notices of a partition before `place` are acknowledged; an earlier place changes nothing."""
         if self._places is None:

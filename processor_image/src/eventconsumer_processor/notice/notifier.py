@@ -214,11 +214,13 @@ class Notifier:
         try:
             while _SAVE not in self._failing and (found := await self._next(partition, extents)) is not None:
                 extent, slot = found
+                after = Place(extent.incarnation, slot.last + 1)
                 if not slot.tombstone:  # the content of a pruned file does not exist any more
                     self._oldest[partition] = slot.committed_at
                     async with self._slots:
-                        await self._send(extent.incarnation, partition, slot)
-                self._cursor.move(partition, Place(extent.incarnation, slot.last + 1))
+                        if not self._cursor.has_passed(partition, after):  # another host has sent it meanwhile
+                            await self._send(extent.incarnation, partition, slot)
+                self._cursor.move(partition, after)
                 self._oldest.pop(partition, None)
                 self._over(partition)
         except (NoticeFailed, StorageError, Blocked) as error:

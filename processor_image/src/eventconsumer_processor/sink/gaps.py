@@ -17,7 +17,8 @@ from enum import StrEnum
 
 RANGES = 100  # at most 4 KB of the 8 KiB limit of a blob's metadata
 SHOWN = 10  # ranges in a log line
-_RANGE = re.compile(r"(\d+)-(\d+)(?:/(\d+))?", re.ASCII)
+_RANGE = re.compile(r"(\d{1,20})-(\d{1,20})(?:/(\d{1,20}))?", re.ASCII)
+_LAST = (1 << 63) - 1  # the greatest sequence number
 
 
 class GapReason(StrEnum):
@@ -70,13 +71,16 @@ def _range(gap: Gap) -> str:
 
 
 def parse(value: str) -> list[Gap]:
-    """The gaps in a file's metadata; parts that cannot be parsed are ignored."""
+    """The gaps in a file's metadata; parts that cannot be parsed, or have no possible size, are ignored."""
     found = []
     for part in filter(None, value.split(";")):
         reason, _, ranges = part.partition(":")
         for item in ranges.split(","):
             match = _RANGE.fullmatch(item)
             if match and reason in set(GapReason):
+                first, last = int(match[1]), int(match[2])
                 count = None if match[3] is None else int(match[3])
-                found.append(Gap(int(match[1]), int(match[2]), GapReason(reason), count))
+                most = last - first + 1
+                if 0 < most <= _LAST and last <= _LAST and (count is None or 0 < count <= most):
+                    found.append(Gap(first, last, GapReason(reason), count))
     return found

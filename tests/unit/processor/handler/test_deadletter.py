@@ -113,9 +113,10 @@ async def test_a_blob_that_is_no_letter_is_named(content: bytes) -> None:
     with pytest.raises(Damaged, match=r"seq=00000000000000000042\.json is not a dead letter"):
         await LetterFolder("p", "era").read(blobs, "3", 42)
     document = await written(event(), failure())
-    await blobs.put(PATH, json.dumps(document | {"body": "no base64!"}).encode())
-    with pytest.raises(Damaged, match="is not a dead letter"):
-        await LetterFolder("p", "era").read(blobs, "3", 42)
+    for wrong in ({"body": "no base64!"}, {"enqueuedTime": "2026-01-01T00:00:00"}, {"sequenceNumber": 1 << 63}):
+        await blobs.put(PATH, json.dumps(document | wrong).encode())
+        with pytest.raises(Damaged, match="is not a dead letter"):
+            await LetterFolder("p", "era").read(blobs, "3", 42)
 
 
 async def test_no_body_is_null() -> None:

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,8 +22,18 @@ def test_events_and_removed_numbers_cover_the_stretch_once(expected: int, presen
     assert [(gap.first, gap.last, len(gap)) for gap in found] == ([(rest[0], rest[-1], len(rest))] if rest else [])
 
 
-NUMBERS = st.integers(0, 2**63 - 1)
-GAPS = st.lists(st.builds(Gap, NUMBERS, NUMBERS, st.sampled_from(GapReason), st.one_of(st.none(), NUMBERS)))
+NUMBERS = st.integers(1, 2**63 - 1)
+
+
+@st.composite
+def a_gap(draw: st.DrawFn) -> Gap:
+    """A gap of any possible size."""
+    first, last = sorted((draw(NUMBERS), draw(NUMBERS)))
+    count = draw(st.none() | st.integers(1, last - first + 1))
+    return Gap(first, last, draw(st.sampled_from(GapReason)), count)
+
+
+GAPS = st.lists(a_gap())
 
 
 @given(GAPS)
@@ -36,3 +47,8 @@ def test_gaps_are_written_as_ranges_by_reason() -> None:
     assert gaps.text([Gap(17, 90, GapReason.COMPACTION, 31)]) == "compaction:17-90/31"
     assert gaps.text([]) == ""
     assert gaps.parse("retention:x-3,4-5;unheard:1-2") == [Gap(4, 5)]
+
+
+@pytest.mark.parametrize("wrong", ["5-3", "1-2/0", "1-2/3", f"0-{1 << 63}", "1-" + "9" * 5000])
+def test_a_range_without_a_possible_size_is_ignored(wrong: str) -> None:
+    assert gaps.parse(f"retention:{wrong},7-9") == [Gap(7, 9)]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import structlog
 import yaml
-from pydantic import BaseModel
+from pydantic import AwareDatetime, BaseModel
 
 from eventconsumer_api.console import Console
 from eventconsumer_api.errors import EventConsumerError
@@ -87,7 +87,8 @@ def attacked(kind: Any) -> Any:
         return [attacked(inner[0])]
     if origin is dict:
         return {attacked(inner[0]): attacked(inner[1])}
-    return {str: ATTACK, int: 3, float: 3.5, bool: True, datetime: datetime(2026, 1, 1, tzinfo=UTC)}[kind]
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return {str: ATTACK, int: 3, float: 3.5, bool: True, datetime: at, AwareDatetime: at}[kind]
 
 
 @pytest.mark.parametrize(("kind", "table"), TABLES, ids=[kind.__name__ for kind, _ in TABLES])
