@@ -199,20 +199,20 @@ def tokens_unanswered(admin: AdminClient, _: str, __: str) -> None:
 def redelivered(stage: Stage, action: Action) -> None:
     """A reader gets events of before again."""
     number = partition(stage, action)
-    start = max(0, stage.drained_until(action.consumer, number) - 100)
+    start = max(0, stage.storage.drained_until(action.consumer, number) - 100)
     stage.admin.redeliver(start, hub=action.consumer, partition=number)
 
 
 def retention_passed(stage: Stage, action: Action) -> None:
     """The hub deletes events that are in files."""
     number = partition(stage, action)
-    stage.admin.move_retention(action.consumer, number, before=stage.drained_until(action.consumer, number))
+    stage.admin.move_retention(action.consumer, number, before=stage.storage.drained_until(action.consumer, number))
 
 
 def compacted(stage: Stage, action: Action) -> None:
     """Log compaction removes events that are in files."""
     number = partition(stage, action)
-    end = stage.drained_until(action.consumer, number)
+    end = stage.storage.drained_until(action.consumer, number)
     stage.admin.compact(action.consumer, number, range(max(0, end - 200), end, 2))
 
 
@@ -248,17 +248,17 @@ def cut(find: Find, rule: tuple[str, ...]) -> Act:
 
 def lease_broken(stage: Stage, action: Action) -> None:
     """The lease of a partition is broken by hand."""
-    stage.break_lease(f"{stage.container}-leases", action.choose(stage.lease_blobs(action.consumer)))
+    stage.storage.break_lease(stage.storage.leases, action.choose(stage.storage.lease_blobs(action.consumer)))
 
 
 def leader_lease_broken(stage: Stage, action: Action) -> None:
     """The lease of the leading host is broken by hand."""
-    stage.break_lease(stage.container, f"{action.consumer}/_leader")
+    stage.storage.break_lease(stage.storage.sink, f"{action.consumer}/_leader")
 
 
 def lease_blob_deleted(stage: Stage, action: Action) -> None:
     """The lease blob of a partition is deleted by hand."""
-    stage.delete_lease_blob(action.choose(stage.lease_blobs(action.consumer)))
+    stage.storage.delete_lease_blob(action.choose(stage.storage.lease_blobs(action.consumer)))
 
 
 # The control plane
@@ -457,7 +457,7 @@ FAULTS = (
     of_spec("scaled-to-zero", patched(scaling={"replicas": 0})),
     of_spec("suspended", patched(suspend=True)),
     of_spec("rolled", patched(pods={"resources": {"requests": {"cpu": "60m"}}})),
-    of_spec("configured", patched(sink={"roll": {"maxSeconds": 4}}, spark={"trigger": {"files": 25}})),
+    of_spec("configured", patched(sink={"roll": {"maxSeconds": 6}}, spark={"trigger": {"files": 25}})),
     of_spec("resource-deleted", resource_deleted),
     Fault("resource-applied-again", SPEC_PART, resource_deleted, resource_applied, (0.1, 0.5)),
     Fault("hub-key-regenerated", SECRET_PART, hub_key_regenerated, hub_secret_valid, (1.0, 15.0)),

@@ -12,7 +12,7 @@ from eventhubs_emulator.admin_client import AdminClient, AdminError
 
 TICK_SECONDS = 0.5
 POLL_SECONDS = 0.25
-STATUS_SECONDS = 1.0
+STATUS_SECONDS = 1.5
 SHORTEST_SPAN_SECONDS = 1.0  # of an unread partition; shorter ones are not recorded
 
 

@@ -90,6 +90,11 @@ KNOWN = (
     Known(SPARK, r"SIGTERM|terminated", "docs/concepts/batches.md"),
     Known(SPARK, r"committed it first|was claimed by|lease .*(lost|broken)", "docs/concepts/batches.md"),
     Known(SPARK, _NETWORK, "docs/failure-modes.md"),
+    Known(
+        SPARK,
+        "AuthenticationFailed|AuthorizationFailure|failed to authenticate|StorageUnauthorized|AccessDenied",
+        "docs/how-to/connection-strings.md",
+    ),
     # Spark's own threads, after the driver has ended its session or an executor is gone.
     Known(
         SPARK,

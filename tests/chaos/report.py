@@ -66,10 +66,7 @@ class Report:
         yield ""
         yield f"seed {self.seed}: {self.sent:,} events sent, {self.uncertain:,} without a response"
         yield f"actions: {done[Result.DONE]} done, {done[Result.SKIPPED]} skipped, {done[Result.FAILED]} failed"
-        yield from _counted(self.outcomes)
-        for outcome in self.outcomes:
-            if outcome.result is Result.FAILED:
-                yield f"  failed at {outcome.began:.0f} s: {outcome.action.fault.name}: {outcome.detail}"
+        yield from map(_action, self.outcomes)
         if self.slowest_file[1]:
             yield f"longest time from arrival to file: {self.slowest_file[0]:.0f} s ({self.slowest_file[1]})"
         yield "longest unread times of a partition:" if self.unread else "every partition was read all the time"
@@ -106,7 +103,12 @@ def active(outcomes: Iterable[Outcome], span: Span) -> list[str]:
     ]
 
 
-def _counted(outcomes: Iterable[Outcome]) -> Iterable[str]:
-    found = Counter((outcome.action.fault.name, outcome.result) for outcome in outcomes)
-    for (name, result), times in sorted(found.items()):
-        yield f"  {times:>3}  {name}" + ("" if result is Result.DONE else f" ({result})")
+def _action(outcome: Outcome) -> str:
+    """One line: when, what, how long, and the cause if it is not done."""
+    if outcome.result is not Result.DONE:
+        what = f"{outcome.result}: {outcome.detail}"
+    elif outcome.ended is None:
+        what = "not undone"
+    else:
+        what = f"until {outcome.ended:.0f} s" if outcome.action.seconds else ""
+    return f"  {outcome.began:6.0f} s  {outcome.action.fault.name} ({outcome.action.consumer}) {what}".rstrip()

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from azure.storage.blob import BlobLeaseClient, BlobServiceClient, ContainerClient
 
 from eventconsumer_api.host_report import HostReport
 from eventconsumer_demo import run
@@ -31,13 +30,14 @@ from local_cluster.cluster import Cluster as LocalCluster
 from local_cluster.layout import Layout, Network
 from local_cluster.procfs import Identity
 from tests.chaos.schedule import NoTarget, Undo
+from tests.chaos.storage import Storage
 from tests.e2e.conftest import NAMESPACE, ROOT
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.support.podprocesses import processes
 
 PARTITIONS = 6
 HOSTS = 2
-KUBECTL_SECONDS = 20.0
+KUBECTL_SECONDS = 12.0
 REPAIR_SECONDS = 150.0
 OPERATOR = "eventconsumer-operator"
 ROOT_POLICY = ("RootManageSharedAccessKey", run.HUB_KEY, ["Manage"])
@@ -58,19 +58,19 @@ class Options:
     launcher: str = "Native"
 
 
-def resource(name: str, container: str, options: Options) -> dict[str, Any]:
+def resource(name: str, campaign: str, options: Options) -> dict[str, Any]:
     """A consumer with table and Spark as in the demo, with small files and batches; its hub has its name.
 
     Args:
         name: Of the consumer, its hub, its Secrets, its prefix in the container and its output.
-        container: Container of the sinks of all consumers.
+        campaign: Name of the campaign; all its consumers share the containers <campaign>-sink and <campaign>-leases.
         options: Settings of Spark.
     """
     found = consumer(name)
     spec = found["spec"]
     spec["scaling"] = {"mode": "Fixed", "replicas": HOSTS}
-    spec["leaseStore"]["container"] = f"{container}-leases"
-    spec["sink"] |= {"container": container, "prefix": name, "roll": {"maxSeconds": 2}}
+    spec["leaseStore"]["container"] = f"{campaign}-leases"
+    spec["sink"] |= {"container": f"{campaign}-sink", "prefix": name, "roll": {"maxSeconds": 3}}
     spark = yaml.safe_load(run.RESOURCE.read_text())["spec"]["spark"] | {
         "trigger": {"files": 60, "ageSeconds": 15},
         "launcher": options.launcher,
@@ -106,39 +106,47 @@ class Stage:
         name: Name of the campaign; consumers and containers begin with it.
         options: Settings of the consumers.
         admin: Admin API of the emulator.
-        storage: URL of the storage account.
+        storage: Files and leases of the consumers.
         manifests: The resource of each consumer, by name.
+        partitions: Number of partitions of each consumer's hub.
     """
 
     cluster: Cluster
     name: str
     options: Options
-    admin: AdminClient = field(init=False)
-    storage: str = field(init=False)
+    admin: AdminClient
+    storage: Storage
     manifests: dict[str, dict[str, Any]] = field(init=False)
-    partitions: dict[str, int] = field(init=False)  # consumer -> number of partitions of its hub
+    partitions: dict[str, int] = field(init=False)
     _local: LocalCluster = field(init=False)
     _policies: dict[str, str] = field(default_factory=dict)  # name -> key
 
     def __post_init__(self) -> None:
         self._local = LocalCluster(Layout.from_environment(), Network())
         names = [f"{self.name}-{letter}" for letter in "ab"]
-        self.manifests = {name: resource(name, self.container, self.options) for name in names}
+        self.manifests = {name: resource(name, self.name, self.options) for name in names}
         self.partitions = dict.fromkeys(names, PARTITIONS)
-        hub, storage = self._address(run.HUB_NAMESPACE, "eventhubs"), self._address(run.BLOB_NAMESPACE, run.ACCOUNT)
+
+    @classmethod
+    def of(cls, cluster: Cluster, name: str, options: Options) -> Stage:
+        """The stage of a campaign in the demo's cluster.
+
+        Raises:
+            SystemExit: The emulator or Azurite is not there.
+        """
+        hub, storage = (
+            address(cluster, run.HUB_NAMESPACE, "eventhubs"),
+            address(cluster, run.BLOB_NAMESPACE, run.ACCOUNT),
+        )
         without_proxy(hub, storage)
-        self.admin = AdminClient(f"http://{hub}:8081")
-        self.storage = f"http://{storage}:{run.BLOB_PORT}/{run.ACCOUNT}"
+        connection = run.storage_connection_string(f"http://{storage}:{run.BLOB_PORT}/{run.ACCOUNT}")
+        admin = AdminClient(f"http://{hub}:8081")
+        return cls(cluster, name, options, admin, Storage(connection, f"{name}-sink", f"{name}-leases"))
 
     @property
     def consumers(self) -> list[str]:
         """Names of the consumers."""
         return list(self.manifests)
-
-    @property
-    def container(self) -> str:
-        """Container of the sinks of all consumers."""
-        return f"{self.name}-sink"
 
     @property
     def pod_logs(self) -> Path:
@@ -174,7 +182,7 @@ class Stage:
         Raises:
             DemoError: It failed.
         """
-        timeout = f"--request-timeout={KUBECTL_SECONDS - 5:.0f}s"
+        timeout = f"--request-timeout={KUBECTL_SECONDS - 3:.0f}s"
         return self.cluster.kubectl(timeout, *arguments, stdin=stdin, timeout=KUBECTL_SECONDS)
 
     def get(self, *what: str) -> dict[str, Any]:
@@ -182,10 +190,11 @@ class Stage:
         found: dict[str, Any] = json.loads(self.kubectl("get", *what, "-o", "json"))
         return found
 
-    def status(self, consumer: str) -> dict[str, Any]:
-        """The status of a resource."""
-        found: dict[str, Any] = self.get("eventconsumer", consumer).get("status", {})
-        return found
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        """The status of each resource of the namespace, by name; one request."""
+        path = f"/apis/eventconsumer.io/v1alpha1/namespaces/{self.cluster.namespace}/eventconsumers"
+        items = json.loads(self.kubectl("get", "--raw", path))["items"]
+        return {each["metadata"]["name"]: each.get("status", {}) for each in items}
 
     def pods(self, consumer: str, component: str) -> list[str]:
         """Names of the running pods of a component, sorted; without executors."""
@@ -207,7 +216,7 @@ class Stage:
             NoTarget: It does not run.
         """
         label = f"app.kubernetes.io/name={application}"
-        timeout = ("--namespace", namespace, "--request-timeout=15s")
+        timeout = ("--namespace", namespace, "--request-timeout=9s")
         text = self.cluster.run("kubectl", *timeout, "get", "pods", "-l", label, "-o", "name", timeout=KUBECTL_SECONDS)
         if not text.strip():
             raise NoTarget(f"no pod of {application}")
@@ -343,63 +352,17 @@ class Stage:
             raise
         return undo
 
-    # Storage
 
-    def blobs(self) -> BlobServiceClient:
-        """A client of the storage account that gives up soon; close it."""
-        return BlobServiceClient.from_connection_string(
-            run.storage_connection_string(self.storage), retry_total=0, connection_timeout=5, read_timeout=5
-        )
+def address(cluster: Cluster, namespace: str, service: str) -> str:
+    """The IP address of a Service.
 
-    def lease_blobs(self, consumer: str) -> list[str]:
-        """Names of the blobs of partition leases, sorted."""
-        with self.blobs() as service, service.get_container_client(f"{self.container}-leases") as leases:
-            return sorted(name for name in leases.list_blob_names() if f"/{consumer}/" in name and "~" not in name)
-
-    def drained_until(self, consumer: str, partition: str) -> int:
-        """A sequence number of which all before it are in files.
-
-        Raises:
-            NoTarget: The partition has no file.
-        """
-        with self.blobs() as service, service.get_container_client(self.container) as sink:
-            place = f"/partition={partition}/from="
-            found = [name for name in sink.list_blob_names(name_starts_with=f"{consumer}/inc=") if place in name]
-        numbers = [int(name.partition(place)[2].partition(".")[0]) for name in found]
-        if not numbers:
-            raise NoTarget(f"partition {partition} has no file")
-        return max(numbers)
-
-    def break_lease(self, container: str, name: str) -> None:
-        """Break the lease of a blob at once, as a person does in the portal.
-
-        Raises:
-            NoTarget: There is no lease.
-        """
-        with (
-            ContainerClient.from_connection_string(
-                run.storage_connection_string(self.storage), container, retry_total=0, read_timeout=5
-            ) as folder,
-            folder.get_blob_client(name) as blob,
-        ):
-            if blob.get_blob_properties().lease.state != "leased":
-                raise NoTarget(f"{name} is not leased")
-            BlobLeaseClient(blob).break_lease(lease_break_period=0)
-
-    def delete_lease_blob(self, name: str) -> None:
-        """Break the lease of a partition's blob, and delete the blob."""
-        with contextlib.suppress(NoTarget):
-            self.break_lease(f"{self.container}-leases", name)
-        with self.blobs() as service:
-            service.get_blob_client(f"{self.container}-leases", name).delete_blob()
-
-    def _address(self, namespace: str, service: str) -> str:
-        text = self.cluster.run(
-            "kubectl", "-n", namespace, "get", "service", service, "-o", "jsonpath={.spec.clusterIP}"
-        )
-        if not text:
-            raise SystemExit(f"service {namespace}/{service} has no address: run `make demo` again")
-        return text.strip()
+    Raises:
+        SystemExit: There is none.
+    """
+    printed = cluster.run("kubectl", "-n", namespace, "get", "service", service, "-o", "jsonpath={.spec.clusterIP}")
+    if not printed.strip():
+        raise SystemExit(f"service {namespace}/{service} has no address: run `make demo` again")
+    return printed.strip()
 
 
 def send(victims: Sequence[Identity], number: signal.Signals) -> int:

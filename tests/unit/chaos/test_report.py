@@ -12,7 +12,7 @@ from tests.chaos.verifier import Verdict
 
 def outcome(name: str, began: float, ended: float | None, result: Result = Result.DONE) -> Outcome:
     """An action that is over."""
-    action = Action(1, began, Fault(name, "part", lambda stage, action: None), "a", 0, 0)
+    action = Action(1, began, Fault(name, "part", lambda stage, action: None), "a", (ended or began) - began, 0)
     return Outcome(action, result, "the cause", began, ended)
 
 
@@ -41,7 +41,8 @@ def test_a_clean_campaign() -> None:
     text = str(CLEAN)
     assert CLEAN.is_clean and text.endswith("\nclean")
     for part in (
-        "seed 7: 12,345 events sent", "2 done, 1 skipped, 1 failed", "failed at 40 s: scaled: the cause",
+        "seed 7: 12,345 events sent", "2 done, 1 skipped, 1 failed", "40 s  scaled (a) failed: the cause",
+        "10 s  host-killed (a)\n", "30 s  hub-busy (a) until 45 s", "skipped: the cause",
         "longest time from arrival to file: 12 s (a/from=1", "4.0 s  a/3 from 33 s on (hub-busy)", "a: settled 9 s",
         "True Available", "3  host: failed to list leases", "files: 12345 rows, 0 missing",
     ):  # fmt: skip
