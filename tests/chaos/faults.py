@@ -20,7 +20,8 @@ from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, WRONG_KEY
 MOMENT = (0.0, 0.0)
 LEASE_SECONDS = (20.0, 45.0)  # a host's lease lasts 15 s
 CLAIM_SECONDS = (35.0, 60.0)  # the lease of a driver's claim lasts 30 s
-SHORT_SECONDS = (5.0, 25.0)  # the kubelet restarts a container of the emulator that has not answered for 60 s
+SHORT_SECONDS = (5.0, 25.0)
+HUB_SECONDS = (5.0, 15.0)  # the kubelet restarts an emulator that has not answered for 60 s, and its events are gone
 PLANE_SECONDS = (10.0, 40.0)  # a node is tainted after 40 s without a report, its pods are evicted 5 minutes later
 SPEC_SECONDS = (10.0, 40.0)
 MAX_PARTITIONS = 16
@@ -415,7 +416,8 @@ FAULTS = (
     of_drivers("driver-frozen", frozen(driver), CLAIM_SECONDS, 2),
     of_drivers("driver-cut-from-storage", cut(driver, BLOB_PORT), CLAIM_SECONDS),
     of_drivers("job-deleted", job_deleted),
-    Fault("hub-frozen", HUB_PART, frozen(emulator), seconds=SHORT_SECONDS),
+    # Never with a fault of the control plane, whose undo could delay the end of this one.
+    Fault("hub-frozen", PLANE_PART, frozen(emulator), seconds=HUB_SECONDS),
     of_hub_once("hub-connections-dropped", hub(lambda admin, _, __: admin.drop_connections())),
     of_hub_once("hub-links-detached", hub(lambda admin, name, _: admin.detach(hub=name))),
     of_hub_once("hub-link-stolen", hub(links_stolen)),

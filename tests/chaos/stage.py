@@ -38,6 +38,7 @@ from tests.support.podprocesses import processes
 PARTITIONS = 6
 HOSTS = 2
 KUBECTL_SECONDS = 12.0
+REPORT_SECONDS = 5.0
 REPAIR_SECONDS = 150.0
 OPERATOR = "eventconsumer-operator"
 ROOT_POLICY = ("RootManageSharedAccessKey", run.HUB_KEY, ["Manage"])
@@ -230,8 +231,9 @@ class Stage:
         """
         for pod in self.pods(consumer, "host"):
             path = f"/api/v1/namespaces/{self.cluster.namespace}/pods/{pod}:8080/proxy/status"
-            with contextlib.suppress(DemoError):
-                if HostReport.model_validate_json(self.kubectl("get", "--raw", path)).fleet:
+            with contextlib.suppress(DemoError):  # the host is frozen, or cut off
+                report = self.cluster.kubectl("get", "--raw", path, timeout=REPORT_SECONDS)
+                if HostReport.model_validate_json(report).fleet:
                     return pod
         raise NoTarget("no host reports that it leads")
 
