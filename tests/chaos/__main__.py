@@ -36,7 +36,7 @@ from tests.chaos.campaign import Campaign
 from tests.chaos.faults import FAULTS
 from tests.chaos.load import POLL_SECONDS, STATUS_SECONDS, Load, States, Unread, Watch
 from tests.chaos.logs import Logs
-from tests.chaos.report import SHOWN, Report
+from tests.chaos.report import Report
 from tests.chaos.schedule import Fault, schedule
 from tests.chaos.stage import OPERATOR, Options, Stage, demo_cluster
 from tests.chaos.verifier import Filed, Verdict, bodies_of_table, compare, drained_files, read_file
@@ -284,7 +284,7 @@ def perform(stage: Stage, options: argparse.Namespace, command: str, wait: Calla
         verdicts=verdicts,
         problems=problems,
         slowest_file=slowest,
-        unread=observation.unread.longest(SHOWN),
+        unread=observation.unread.spans,
         settled=settled,
         states=observation.states.seconds,
         unexplained=unexplained,

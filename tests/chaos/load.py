@@ -71,14 +71,21 @@ class Span:
     """A time during which a partition had no reader.
 
     Attributes:
-        partition: Consumer and partition, such as a/3.
+        consumer: Name of the consumer, and of its hub.
+        partition: Id of the partition.
         began: Seconds after the start of the campaign.
         seconds: Its length.
     """
 
+    consumer: str
     partition: str
     began: float
     seconds: float
+
+    @property
+    def end(self) -> float:
+        """Seconds after the start of the campaign."""
+        return self.began + self.seconds
 
 
 @dataclass
@@ -97,7 +104,7 @@ class Unread:
 
         Args:
             now: Seconds after the start of the campaign.
-            partitions: All partitions.
+            partitions: All partitions, each as <consumer>/<partition>.
             read: Partitions that have a reader.
         """
         for partition in partitions:
@@ -111,10 +118,6 @@ class Unread:
         for partition in list(self._since):
             self._close(partition, now)
 
-    def longest(self, count: int = 1) -> list[Span]:
-        """The longest times, at most one of each partition and beginning."""
-        return sorted(self.spans, key=lambda span: -span.seconds)[:count]
-
     def all_read(self) -> bool:
         """Whether every partition had a reader at the last observation."""
         return not self._since
@@ -122,7 +125,8 @@ class Unread:
     def _close(self, partition: str, now: float) -> None:
         began = self._since.pop(partition)
         if now - began >= SHORTEST_SPAN_SECONDS:
-            self.spans.append(Span(partition, began, now - began))
+            consumer, _, number = partition.rpartition("/")
+            self.spans.append(Span(consumer, number, began, now - began))
 
 
 @dataclass

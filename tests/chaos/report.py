@@ -12,6 +12,7 @@ from tests.chaos.logs import Entry
 from tests.chaos.verifier import Verdict
 
 SHOWN = 10
+STOPPED = frozenset({"scaled-to-zero", "suspended", "resource-deleted"})  # faults during which no host should read
 LINE_CHARACTERS = 400
 
 
@@ -28,7 +29,7 @@ class Report:
         verdicts: Comparisons of ids; empty: nothing was compared.
         problems: Everything else that makes the campaign fail, such as "not settled after 600 s: …".
         slowest_file: Longest time from the arrival of an event to the creation of its file, seconds, and the file.
-        unread: Longest times during which a partition had no reader.
+        unread: Times during which a partition had no reader.
         settled: Consumer -> seconds from the end of the faults until all its events are processed.
         states: (consumer, condition, state) -> seconds.
         unexplained: Errors in logs that no documented failure mode explains.
@@ -69,10 +70,7 @@ class Report:
         yield from map(_action, self.outcomes)
         if self.slowest_file[1]:
             yield f"longest time from arrival to file: {self.slowest_file[0]:.0f} s ({self.slowest_file[1]})"
-        yield "longest unread times of a partition:" if self.unread else "every partition was read all the time"
-        for span in self.unread:
-            causes = ", ".join(active(self.outcomes, span)) or "no fault active"
-            yield f"  {span.seconds:6.1f} s  {span.partition} from {span.began:.0f} s on ({causes})"
+        yield from self._unread()
         for consumer, seconds in self.settled.items():
             yield f"{consumer}: settled {seconds:.0f} s after the faults ended"
         yield "seconds of each condition in each state:"
@@ -90,17 +88,37 @@ class Report:
         yield from (f"PROBLEM: {problem}" for problem in self.problems)
         yield "clean" if self.is_clean else f"NOT CLEAN. The same campaign again: {self.command}"
 
+    def _unread(self) -> Iterable[str]:
+        stopped, wanted = list[Span](), list[Span]()
+        for span in self.unread:
+            (stopped if STOPPED.intersection(active(self.outcomes, span)) else wanted).append(span)
+        for title, spans in (("", wanted), (" while its consumer was stopped on purpose", stopped)):
+            seconds = max((span.seconds for span in spans), default=0.0)
+            yield f"longest time without a reader of a partition{title}: {seconds:.1f} s"
+            for span in longest(spans):
+                causes = ", ".join(active(self.outcomes, span)) or "no fault active"
+                place = f"{span.consumer}/{span.partition}"
+                yield f"  {span.seconds:6.1f} s  {place} from {span.began:.0f} s on ({causes})"
+
 
 def active(outcomes: Iterable[Outcome], span: Span) -> list[str]:
-    """PURE: names of the faults that were active in a time, or up to 10 s before it."""
-    end = span.began + span.seconds
+    """PURE: names of the faults of a consumer, or of a shared part, that were active in a time or up to 10 s before."""
     return [
         outcome.action.fault.name
         for outcome in outcomes
         if outcome.result is not Result.SKIPPED
-        and outcome.began <= end
+        and (outcome.action.consumer == span.consumer or "{consumer}" not in outcome.action.fault.part)
+        and outcome.began <= span.end
         and (outcome.ended is None or outcome.ended >= span.began - 10)
     ]
+
+
+def longest(spans: Iterable[Span]) -> list[Span]:
+    """PURE: the longest times, one for all partitions of a consumer whose times began together."""
+    found: dict[tuple[str, int], Span] = {}
+    for span in sorted(spans, key=lambda span: -span.seconds):
+        found.setdefault((span.consumer, round(span.began)), span)
+    return list(found.values())[:SHOWN]
 
 
 def _action(outcome: Outcome) -> str:

@@ -119,10 +119,10 @@ def test_a_frozen_process_is_found_by_the_name_of_its_pod_and_goes_on(scene: Sce
 
 
 def test_a_partition_without_a_link_is_unread(scene: Scene) -> None:
-    unread, partitions = Unread(), ["0", "1"]
+    unread, partitions = Unread(), [f"{NAME}/0", f"{NAME}/1"]
 
     def read() -> set[str]:
-        return {link["partition"] for link in scene.stage.admin.links(kind="reader", hub=NAME)}
+        return {f"{NAME}/{link['partition']}" for link in scene.stage.admin.links(kind="reader", hub=NAME)}
 
     unread.see(0, partitions, read())
     assert unread.all_read()

@@ -23,8 +23,7 @@ def test_times_without_a_reader_are_recorded_with_their_beginning() -> None:
     unread.see(2.0, ["a/0", "a/1"], {"a/0"})  # a/0: too short to be recorded
     unread.see(6.0, ["a/0", "a/1", "a/2"], {"a/0", "a/1"})
     unread.end(9.0)
-    assert unread.longest(5) == [Span("a/1", 1.0, 5.0), Span("a/2", 6.0, 3.0)]
-    assert unread.longest() == [Span("a/1", 1.0, 5.0)]
+    assert unread.spans == [Span("a", "1", 1.0, 5.0), Span("a", "2", 6.0, 3.0)]
 
 
 def test_seconds_of_each_state_are_added_up() -> None:

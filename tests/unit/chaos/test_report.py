@@ -10,15 +10,18 @@ from tests.chaos.schedule import Action, Fault
 from tests.chaos.verifier import Verdict
 
 
-def outcome(name: str, began: float, ended: float | None, result: Result = Result.DONE) -> Outcome:
-    """An action that is over."""
-    action = Action(1, began, Fault(name, "part", lambda stage, action: None), "a", (ended or began) - began, 0)
+def outcome(
+    name: str, began: float, ended: float | None, result: Result = Result.DONE, part: str = "hosts of {consumer}"
+) -> Outcome:
+    """An action on consumer a that is over."""
+    seconds = (ended or began) - began
+    action = Action(1, began, Fault(name, part, lambda stage, action: None), "a", seconds, 0)
     return Outcome(action, result, "the cause", began, ended)
 
 
 OUTCOMES = [
     outcome("host-killed", 10, 10),
-    outcome("hub-busy", 30, 45),
+    outcome("hub-busy", 30, 45, part="hub"),
     outcome("scaled", 40, 40, Result.FAILED),
     outcome("driver-killed", 41, 41, Result.SKIPPED),
 ]
@@ -30,7 +33,7 @@ CLEAN = Report(
     uncertain=0,
     verdicts=[Verdict("files", 12_345, 0, 0, 0)],
     slowest_file=(12.0, "a/from=1.parquet"),
-    unread=[Span("a/3", 33.0, 4.0)],
+    unread=[Span("a", "3", 33.0, 4.0), Span("a", "4", 33.2, 3.0), Span("b", "0", 70.0, 2.0)],
     settled={"a": 9.0},
     states={("a", "Ready", "True Available"): 55.0},
     warnings={(HOST, "failed to list leases; retrying"): 3},
@@ -43,7 +46,9 @@ def test_a_clean_campaign() -> None:
     for part in (
         "seed 7: 12,345 events sent", "2 done, 1 skipped, 1 failed", "40 s  scaled (a) failed: the cause",
         "10 s  host-killed (a)\n", "30 s  hub-busy (a) until 45 s", "skipped: the cause",
-        "longest time from arrival to file: 12 s (a/from=1", "4.0 s  a/3 from 33 s on (hub-busy)", "a: settled 9 s",
+        "longest time from arrival to file: 12 s (a/from=1", "a: settled 9 s",
+        "of a partition: 4.0 s\n     4.0 s  a/3 from 33 s on (hub-busy)\n",
+        "     2.0 s  b/0 from 70 s on (no fault active)\n",
         "True Available", "3  host: failed to list leases", "files: 12345 rows, 0 missing",
     ):  # fmt: skip
         assert part in text
@@ -63,7 +68,15 @@ def test_each_finding_makes_it_fail_and_names_the_command() -> None:
 
 
 def test_the_faults_during_a_time_are_named() -> None:
-    assert active(OUTCOMES, Span("a/0", 12.0, 5.0)) == ["host-killed"]
-    assert active(OUTCOMES, Span("a/0", 50.0, 5.0)) == ["hub-busy", "scaled"]
-    assert active(OUTCOMES, Span("a/0", 60.0, 5.0)) == []
-    assert active([outcome("stuck", 0, None)], Span("a/0", 60.0, 5.0)) == ["stuck"]
+    assert active(OUTCOMES, Span("a", "0", 12.0, 5.0)) == ["host-killed"]
+    assert active(OUTCOMES, Span("a", "0", 50.0, 5.0)) == ["hub-busy", "scaled"]
+    assert active(OUTCOMES, Span("b", "0", 50.0, 5.0)) == ["hub-busy"]
+    assert active(OUTCOMES, Span("b", "0", 12.0, 5.0)) == []
+    assert active(OUTCOMES, Span("a", "0", 60.0, 5.0)) == []
+    assert active([outcome("stuck", 0, None)], Span("a", "0", 60.0, 5.0)) == ["stuck"]
+
+
+def test_times_of_a_consumer_that_was_stopped_on_purpose_are_apart() -> None:
+    text = str(replace(CLEAN, outcomes=[outcome("suspended", 32, 36)]))
+    assert "of a partition: 2.0 s\n     2.0 s  b/0" in text
+    assert "stopped on purpose: 4.0 s\n     4.0 s  a/3 from 33 s on (suspended)\n" in text
