@@ -108,10 +108,11 @@ def pending(status: Mapping[str, Any], events: int, ended: datetime) -> str:
         ended: A time after the last event.
     """
     drained, table, spark = (status.get(part, {}) for part in ("drained", "table", "spark"))
-    if drained.get("events", 0) < events or not _reached(drained.get("watermark"), ended):
-        return f"{drained.get('events', 0)} of {events} events are in files, up to {drained.get('watermark')}"
-    if table.get("events", 0) < drained["events"] or table.get("pendingFiles"):
-        return f"{table.get('events', 0)} of {drained['events']} events are in the table"
+    filed, registered = drained.get("events", 0), table.get("events", 0)
+    if filed < events or not _reached(drained.get("watermark"), ended):
+        return f"{filed} of {events} events are in files, up to {drained.get('watermark')}"
+    if registered < filed or table.get("pendingFiles"):
+        return f"{registered} of {filed} events are in the table"
     if spark.get("pendingFiles", 1) or not _reached(spark.get("watermark", {}).get("time"), ended):
         return f"Spark has not processed everything: {json.dumps(spark)[:800]}"
     return ""
@@ -317,8 +318,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     tell(f"seed {options.seed}, {options.minutes:g} minutes, consumers {', '.join(stage.consumers)}: {command}")
-    stage.open()
     try:
+        stage.open()
         report = perform(stage, options, command, stopped.wait)
         tell(str(report))
     finally:
