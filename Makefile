@@ -133,7 +133,7 @@ test: peer lint types borders docs azurite jars ## Run all checks except the lon
 	@$(VENV)/bin/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=30 -m "not long" \
 	  tests/e2e tests/contract tests/simulation tests/integration
 
-test-long: peer azurite jars ## Run the long checks: advisories, mutants, long simulation and property tests, fuzzing, Kubeflow, upgrade, GitOps, Java, KEDA
+test-long: peer azurite jars ## Run the long checks: advisories, mutants, long simulation and property tests, fuzzing, chaos, Kubeflow, upgrade, GitOps, Java, KEDA
 	@./local/need javac openjdk-17-jdk-headless
 	@$(PY) -m local_cluster tools --gitops --kubeflow
 	@$(PY) -m eventconsumer_release.audit
@@ -153,8 +153,8 @@ simulate: env ## Simulate hosts in virtual time under every fault: STEPS=200000 
 fuzz: $(VENV)/.fuzz ## Fuzz the parsers and the compiled decoder, guided by coverage: SECONDS=300
 	@$(PY) -m tests.fuzz --seconds $(SECONDS)
 
-chaos: env ## Faults of hosts and drivers on the demo's cluster, and a check of every event: SEED=1 MINUTES=30
-	@$(PY) -m tests.chaos --seed $(SEED) --minutes $(MINUTES)
+chaos: env ## Faults of every part on the demo's cluster, and a check of every event: SEED=1 MINUTES=30 CHAOS="--only …"
+	@$(PY) -m tests.chaos --seed $(SEED) --minutes $(MINUTES) $(CHAOS)
 
 bench: env azurite jars ## Run the benchmarks on this machine
 	@$(PY) -m local_cluster tools >/dev/null

@@ -1,277 +1,336 @@
-"""Random faults of leading hosts and Spark drivers on the local cluster, under a steady load.
+"""Chaos of every part on the local cluster, under a steady load.
 
-    python -m tests.chaos [--seed 1] [--minutes 30] [--rate 200] [--keep-alive 600] [--launcher Native]
+    python -m tests.chaos [--seed 1] [--minutes 30] [--rate 200] [--only NAME,…] [--in-flight N] [--list]
 
-Needs the cluster of `make demo`. Creates a hub and a consumer with a table over its files and with Spark, publishes
-events with unique ids, and does something to the leading host or the Spark driver every 8 to 20 s: its process is
-killed, or frozen for longer than its lease, or its pod or Job is deleted. Then the faults end, and everything must be
-processed. Prints the actions, and compares the ids in the files, in the table over the files and in the table of Spark
-with those that were sent. Exit code 1: an event is missing or there twice, or the audit found a violation.
+Needs the cluster of `make demo`, on this machine, as root. Creates two consumers that share a storage account and a
+container, with tables over their files and with Spark; publishes events with unique ids; and injects a fault of a host,
+a driver, the operator, the hub, storage, the network, the control plane, the resource or a Secret every 8 to 20 s. The
+seed decides which. Then the faults end, everything must be processed, and a verifier that shares no code with the
+product compares the ids in the files, in the tables over the files and in the tables of Spark with the sent ones.
+
+Exit code 1: an event is missing or there twice, the audit found a violation, not everything was processed in time, a
+fault could not be undone, or a log has an error that no documented failure mode explains. Ctrl-C ends the faults, and
+prints a report without the comparison (exit code 130).
 """
+
+from __future__ import annotations
 
 import argparse
 import contextlib
 import json
-import os
-import random
+import shlex
 import signal
-import subprocess
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from types import FrameType
 from typing import Any
 
-import yaml
-
-from eventconsumer_api.host_report import HostReport
 from eventconsumer_demo import run
-from eventconsumer_demo.cluster import Cluster
 from eventconsumer_demo.steps import DemoError
-from eventhubs_emulator.admin_client import AdminClient, AdminError
-from tests.chaos.verifier import Verdict, bodies_of_files, bodies_of_table, compare
-from tests.e2e.conftest import NAMESPACE
-from tests.e2e.gitops.engine import local
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
-from tests.support.podprocesses import processes
+from tests.chaos import logs as chaos_logs
+from tests.chaos.campaign import Campaign
+from tests.chaos.faults import FAULTS
+from tests.chaos.load import POLL_SECONDS, STATUS_SECONDS, Load, States, Unread, Watch
+from tests.chaos.logs import Logs
+from tests.chaos.report import Report
+from tests.chaos.schedule import Fault, schedule
+from tests.chaos.stage import OPERATOR, Options, Stage, demo_cluster
+from tests.chaos.verifier import Filed, Verdict, bodies_of_table, compare, drained_files, read_file
 
-NAME = "chaos"
-PARTITIONS = 8
-TICK_SECONDS = 0.5
-FROZEN_SECONDS = (20.0, 45.0)  # a host's lease lasts 15 s, the lease of a driver's claim 30 s
-PAUSE_SECONDS = (8.0, 20.0)
+START_SECONDS = 180.0  # until both consumers are ready
 SETTLE_SECONDS = 600.0
+IDS_OF_A_CONSUMER = 1_000_000_000  # no id belongs to two consumers
 
 
-class Load(threading.Thread):
-    """Publishes events with unique ids to all partitions at a steady rate."""
+def tell(line: str) -> None:
+    """Print a line at once."""
+    print(line, flush=True)
 
-    def __init__(self, admin: AdminClient, hub: str, rate: int) -> None:
-        super().__init__(daemon=True)
-        self.sent: set[int] = set()
-        self.uncertain: set[int] = set()
-        self._admin = admin
-        self._hub = hub
-        self._each = max(1, round(rate * TICK_SECONDS / PARTITIONS))
-        self._next = 0
-        self._ended = threading.Event()
 
-    def run(self) -> None:
-        """Publish until `end`."""
-        while not self._ended.wait(TICK_SECONDS):
-            for partition in range(PARTITIONS):
-                ids = range(self._next, self._next + self._each)
-                self._next += self._each
-                try:
-                    self._admin.put_events(self._hub, str(partition), ((b"%d" % each, {}) for each in ids))
-                except (AdminError, OSError):
-                    self.uncertain.update(ids)
-                else:
-                    self.sent.update(ids)
+class Observation:
+    """Load and observations of a stage."""
+
+    def __init__(self, stage: Stage, rate: float, clock: Callable[[], float]) -> None:
+        self.stage = stage
+        self.clock = clock
+        self.unread, self.states = Unread(), States()
+        self.loads = {
+            name: Load(
+                stage.admin, name, partial(stage.partitions.__getitem__, name), rate / len(stage.consumers),
+                number * IDS_OF_A_CONSUMER,
+            )
+            for number, name in enumerate(stage.consumers)
+        }  # fmt: skip
+        self.logs = Logs(stage.pod_logs, stage.cluster.namespace, [stage.name, OPERATOR])
+        self._watches = [Watch(self._readers, POLL_SECONDS), Watch(self._conditions, STATUS_SECONDS)]
+
+    def begin(self) -> None:
+        """Start everything."""
+        for thread in (self.logs, *self._watches, *self.loads.values()):
+            thread.start()
+
+    def end_load(self) -> None:
+        """Publish no more events."""
+        for load in self.loads.values():
+            load.end()
 
     def end(self) -> None:
-        """Stop publishing."""
-        self._ended.set()
-        self.join()
+        """Observe no more."""
+        for watch in self._watches:
+            watch.end()
+        self.unread.end(self.clock())
+        self.logs.end()
+
+    def _readers(self) -> None:
+        links = self.stage.admin.links(kind="reader")
+        read = {f"{link['hub']}/{link['partition']}" for link in links}
+        every = [f"{name}/{number}" for name, count in self.stage.partitions.items() for number in range(count)]
+        self.unread.see(self.clock(), every, read)
+
+    def _conditions(self) -> None:
+        found: dict[str, dict[str, Any]] = {}
+        with contextlib.suppress(DemoError):
+            found = self.stage.statuses()
+        for name in self.stage.consumers:
+            self.states.see(self.clock(), name, found.get(name))
 
 
-@dataclass
-class Campaign:
-    """The consumer, and faults of its parts."""
+def pending(status: Mapping[str, Any], events: int, ended: datetime) -> str:
+    """PURE: what of a consumer's events is not processed yet; empty: all are in files, in the table and in batches.
 
-    cluster: Cluster
-    chance: random.Random
-    done: Counter[str] = field(default_factory=Counter)
-
-    def status(self) -> dict[str, Any]:
-        """The resource's status; empty where it cannot be read now."""
-        try:
-            found: dict[str, Any] = self.cluster.get("eventconsumer", NAME).get("status", {})
-        except DemoError:
-            return {}
-        return found
-
-    def leader(self) -> str:
-        """Pod of the leading host; empty: none reports."""
-        for pod in self._pods("host"):
-            path = f"/api/v1/namespaces/{self.cluster.namespace}/pods/{pod}:8080/proxy/status"
-            with contextlib.suppress(DemoError):
-                if HostReport.model_validate_json(self.cluster.kubectl("get", "--raw", path)).fleet:
-                    return pod
-        return ""
-
-    def driver(self) -> str:
-        """Pod of the running driver; empty: none runs."""
-        return next(iter(self._pods("spark")), "")
-
-    def _pods(self, component: str) -> list[str]:
-        labels = f"eventconsumer.io/consumer={NAME},app.kubernetes.io/component={component}"
-        found = self.cluster.get("pods", "-l", labels)["items"]
-        return [pod["metadata"]["name"] for pod in found if pod["status"].get("phase") == "Running"]
-
-    def act(self) -> None:
-        """Do one thing at random; where its victim does not exist, nothing."""
-        who, find = self.chance.choice((("leading host", self.leader), ("driver", self.driver)))
-        what, do = self.chance.choice(
-            (
-                ("process killed", self._kill),
-                ("process frozen", self._freeze),
-                ("pod deleted by force", self._delete),
-                ("application deleted" if who == "driver" else "pod deleted", self._delete_orderly),
-            )
-        )
-        pod = find()
-        if not pod:
-            self.done[f"{who}: none runs"] += 1
-            return
-        do(pod)
-        self.done[f"{who}: {what}"] += 1
-
-    def _kill(self, pod: str) -> None:
-        for pid in processes(pod):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    def _freeze(self, pod: str) -> None:
-        pids = processes(pod)
-        for number in (signal.SIGSTOP, signal.SIGCONT):
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-            if number is signal.SIGSTOP:
-                time.sleep(self.chance.uniform(*FROZEN_SECONDS))
-
-    def _delete(self, pod: str) -> None:
-        self.cluster.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--ignore-not-found")
-
-    def _delete_orderly(self, pod: str) -> None:
-        owner = self.cluster.get("pod", pod)["metadata"]["ownerReferences"][0]
-        victim = f"{owner['kind'].lower()}/{owner['name']}" if owner["kind"] == "Job" else f"pod/{pod}"
-        self.cluster.kubectl("delete", victim, "--wait=false", "--ignore-not-found")
-
-
-def resource(options: argparse.Namespace) -> dict[str, Any]:
-    """A consumer with Spark as in the demo, with small files and batches."""
-    found = consumer(NAME)
-    spec = found["spec"]
-    spec["scaling"] = {"mode": "Fixed", "replicas": 3}
-    spec["sink"] |= {"prefix": NAME, "roll": {"maxSeconds": 2}}
-    spec["spark"] = yaml.safe_load(run.RESOURCE.read_text())["spec"]["spark"] | {
-        "trigger": {"files": 40, "ageSeconds": 5},
-        "keepAliveSeconds": options.keep_alive,
-        "launcher": options.launcher,
-        "retry": {"attempts": 3, "backoffSeconds": 1, "maxBackoffSeconds": 10},
-    }
-    spec["spark"]["output"]["path"] = spec["spark"]["output"]["path"].rpartition("/")[0] + f"/{NAME}"
-    return found
-
-
-def cluster_of_the_demo() -> Cluster:
-    """The local cluster.
-
-    Raises:
-        SystemExit: It does not run.
+    Args:
+        status: Of the resource.
+        events: Number of events that the hub has acknowledged; it may have some more.
+        ended: A time after the last event.
     """
-    try:
-        local("status")
-    except subprocess.CalledProcessError:
-        raise SystemExit("the local cluster does not run: start it with `make demo`") from None
-    return Cluster(NAMESPACE, path=local("path"), kubeconfig=Path(local("kubeconfig")))
+    drained, table, spark = (status.get(part, {}) for part in ("drained", "table", "spark"))
+    filed, registered = drained.get("events", 0), table.get("events", 0)
+    if filed < events or not _reached(drained.get("watermark"), ended):
+        return f"{filed} of {events} events are in files, up to {drained.get('watermark')}"
+    if registered < filed or table.get("pendingFiles"):
+        return f"{registered} of {filed} events are in the table"
+    if spark.get("pendingFiles", 1) or not _reached(spark.get("watermark", {}).get("time"), ended):
+        return f"Spark has not processed everything: {json.dumps(spark)[:800]}"
+    return ""
 
 
-def campaign(options: argparse.Namespace, cluster: Cluster, port: int) -> tuple[Load, Campaign]:
-    """Run load and faults, and wait until everything is processed."""
-    admin = AdminClient(f"http://127.0.0.1:{port}")
-    if NAME in {hub["name"] for hub in admin.hubs()}:
-        raise SystemExit(
-            f"the hub {NAME} exists from an earlier campaign: run `make demo` again, which empties storage"
-        )
-    admin.create_hub(NAME, partitions=PARTITIONS)
-    cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-    cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
-    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(resource(options)))
-    load, faults = Load(admin, NAME, options.rate), Campaign(cluster, random.Random(options.seed))
-    load.start()
-    began = time.monotonic()
-    end = began + options.minutes * 60
-    while time.monotonic() < end:
-        time.sleep(faults.chance.uniform(*PAUSE_SECONDS))
-        with contextlib.suppress(DemoError):  # the victim has just ended
-            faults.act()
-        spark = faults.status().get("spark", {})
-        print(
-            f"{time.monotonic() - began:6.0f} s: {len(load.sent):>8} events sent, {faults.done.total():>4} actions, "
-            f"batch {spark.get('lastBatch')}, attempt {spark.get('attempt')}, failures {spark.get('failures')}",
-            flush=True,
-        )
-    load.end()
-    return load, faults
+def _reached(time: str | None, wanted: datetime) -> bool:
+    return time is not None and datetime.fromisoformat(time) >= wanted
 
 
-def settle(load: Load, status: Callable[[], dict[str, Any]]) -> float:
-    """Wait until hosts and Spark have processed all events; returns the duration, seconds.
-
-    Raises:
-        SystemExit: They have not.
-    """
-    began = time.monotonic()
+def settle(stage: Stage, loads: dict[str, Load], wait: Callable[[float], bool]) -> tuple[dict[str, float], list[str]]:
+    """Wait until everything is processed; returns seconds by consumer, and problems."""
+    began, ended = time.monotonic(), datetime.now(UTC)
+    settled: dict[str, float] = {}
     while True:
-        found = status()
-        spark, table = found.get("spark", {}), found.get("table", {})
-        drained = found.get("drained", {}).get("events", 0) >= len(load.sent)
-        if drained and table.get("events", 0) >= len(load.sent) and spark and not spark.get("pendingFiles"):
-            return time.monotonic() - began
-        if time.monotonic() - began > SETTLE_SECONDS:
-            raise SystemExit(f"not everything is processed after {SETTLE_SECONDS:.0f} s: {json.dumps(found)}")
-        time.sleep(1)
-
-
-def verify(cluster: Cluster, load: Load, folder: str) -> list[Verdict]:
-    """Read files and tables, and compare."""
-    with cluster.port_forward(run.BLOB_NAMESPACE, run.BLOB_SERVICE, run.BLOB_PORT) as port:
-        endpoint = f"http://127.0.0.1:{port}/{run.ACCOUNT}"
-        storage = {
-            "account_name": run.ACCOUNT, "account_key": run.STORAGE_KEY, "endpoint": endpoint, "allow_http": "true",
-        }  # fmt: skip
-        container = f"{NAME}-sink"
-        places = {
-            "files": bodies_of_files(run.storage_connection_string(endpoint), container),
-            "table over the files": bodies_of_table(f"az://{container}/{folder}", storage),
-            "table of Spark": bodies_of_table(f"az://results/{NAME}", storage),
+        try:
+            statuses, why = stage.statuses(), ""
+        except DemoError as error:
+            statuses, why = {}, f"statuses cannot be read: {error}"
+        missing = {
+            name: why or pending(statuses.get(name, {}), len(loads[name].sent), ended)
+            for name in loads.keys() - settled.keys()
         }
-    return [compare(place, bodies, load.sent, load.uncertain) for place, bodies in places.items()]
+        settled |= {name: time.monotonic() - began for name, what in missing.items() if not what}
+        if len(settled) == len(loads):
+            return settled, []
+        if time.monotonic() - began > SETTLE_SECONDS:
+            what = [
+                f"{name} has not settled after {SETTLE_SECONDS:.0f} s: {why}" for name, why in missing.items() if why
+            ]
+            return settled, what
+        if wait(2.0):
+            return settled, ["ended by hand before everything was processed"]
 
 
-def main() -> int:
-    """Run the campaign; 0 where every event is in each place once."""
+def verify(stage: Stage, loads: dict[str, Load]) -> tuple[list[Verdict], tuple[float, str]]:
+    """Read all files and tables, and compare; also the longest time from arrival to file."""
+    storage = {
+        "account_name": run.ACCOUNT, "account_key": run.STORAGE_KEY,
+        "endpoint": stage.storage.endpoint, "allow_http": "true",
+    }  # fmt: skip
+    verdicts: list[Verdict] = []
+    slowest = Filed("", [], 0.0)
+    for name, load in loads.items():
+        bodies: list[bytes] = []
+        for file in drained_files(stage.storage.connection, stage.storage.sink, name):
+            filed = read_file(file)
+            bodies += filed.bodies
+            slowest = max(slowest, filed, key=lambda each: each.seconds)
+        places = {
+            f"files of {name}": bodies,
+            f"table over the files of {name}": bodies_of_table(f"az://{stage.storage.sink}/{name}", storage),
+            f"table of Spark of {name}": bodies_of_table(f"az://results/{name}", storage),
+        }
+        verdicts += [compare(place, found, load.sent, load.uncertain) for place, found in places.items()]
+    return verdicts, (slowest.seconds, slowest.name)
+
+
+def audit(stage: Stage, name: str) -> tuple[str, list[str]]:
+    """The last line of a consumer's audit, and problems."""
+    command = ("exec", f"{name}-host-0", "--", "eventconsumer", "audit", "--deep", "--hub")
+    try:
+        return stage.cluster.kubectl(*command, timeout=600).strip().splitlines()[-1], []
+    except DemoError as error:
+        last = (error.detail.strip().splitlines() or [str(error)])[-1]
+        return last, [f"the audit of {name} is not clean: {error.detail.strip()[-1500:] or error}"]
+
+
+def chosen(only: str) -> Sequence[Fault]:
+    """The faults named in `--only`, or all.
+
+    Raises:
+        SystemExit: A name is unknown.
+    """
+    names = [name for name in only.split(",") if name]
+    if unknown := set(names) - {fault.name for fault in FAULTS}:
+        raise SystemExit(f"--only: no fault {', '.join(sorted(unknown))}: `python -m tests.chaos --list` shows all")
+    return [fault for fault in FAULTS if not names or fault.name in names]
+
+
+def listing() -> str:
+    """One line for each fault."""
+    rows = []
+    for fault in FAULTS:
+        shortest, longest = fault.seconds
+        lasting = f"{shortest:.0f} to {longest:.0f} s" if longest else ""
+        rows.append(f"{fault.name:<28} {fault.part.format(consumer='a consumer'):<26} {lasting:<12} x {fault.weight:g}")
+    return "\n".join(rows)
+
+
+def ready(stage: Stage, wait: Callable[[float], bool]) -> None:
+    """Wait until all partitions of both consumers are read.
+
+    Raises:
+        SystemExit: They are not, or a person has ended the campaign.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        found = {
+            name: len({link["partition"] for link in stage.admin.links(kind="reader", hub=name)})
+            for name in stage.consumers
+        }
+        if found == stage.partitions:
+            return
+        if wait(1.0) or time.monotonic() > deadline:
+            raise SystemExit(
+                f"partitions that are read: {found}, of {stage.partitions}: `kubectl describe evc` shows why"
+            )
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--rate", type=int, default=200, help="Events a second.")
+    parser.add_argument("--rate", type=float, default=200, help="Events a second, of both consumers.")
+    parser.add_argument("--only", default="", help="Names of faults, with commas.")
+    parser.add_argument("--list", action="store_true", help="Print all faults, and exit.")
     parser.add_argument("--keep-alive", type=int, default=600, help="spec.spark.keepAliveSeconds.")
+    parser.add_argument("--in-flight", type=int, default=1, help="spec.spark.batch.inFlight; above 1, no driver stays.")
     parser.add_argument("--launcher", default="Native", help="spec.spark.launcher.")
-    options = parser.parse_args()
-    cluster = cluster_of_the_demo()
-    with cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        load, faults = campaign(options, cluster, port)
-    took = settle(load, faults.status)
-    verdicts = verify(cluster, load, NAME)
-    command = ("exec", f"{NAME}-host-0", "--", "eventconsumer", "audit", "--deep", "--hub")
+    parser.add_argument("--keep", action="store_true", help="Leave the consumers in the cluster.")
+    return parser.parse_args(arguments)
+
+
+def perform(stage: Stage, options: argparse.Namespace, command: str, wait: Callable[[float], bool]) -> Report:
+    """Run the campaign on an open stage."""
+    faults, duration = chosen(options.only), options.minutes * 60
+    ready(stage, wait)
+    began = time.monotonic()
+    observation = Observation(stage, options.rate, lambda: time.monotonic() - began)
+    campaign = Campaign(stage, observation.clock, wait, time.sleep, tell)
+    observation.begin()
+    settled: dict[str, float] = {}
+    verdicts: list[Verdict] = []
+    slowest = (0.0, "")
+    audits: dict[str, str] = {}
+    problems: list[str] = []
     try:
-        audit = cluster.kubectl(*command, timeout=600).strip().splitlines()[-1]
-        clean = all(verdict.is_clean for verdict in verdicts)
-    except DemoError as error:
-        audit, clean = error.detail, False
-    spark = faults.status().get("spark", {})
-    print(f"seed {options.seed}, {options.minutes:g} minutes, {len(load.sent)} events, {len(load.uncertain)} uncertain")
-    for action, times in sorted(faults.done.items()):
-        print(f"  {action}: {times}")
-    print(f"settled after {took:.0f} s, {spark.get('lastBatch', 0)} batches")
-    print(*verdicts, f"audit: {audit}", sep="\n")
-    return 0 if clean else 1
+        complete = campaign.run(schedule(faults, stage.consumers, options.seed, duration), duration)
+    finally:
+        campaign.undo_all()
+        observation.end_load()
+    problems += [f"{each.action.fault.name} is not undone: {each.undo_error}" for each in campaign.not_undone]
+    if complete:
+        tell("the faults have ended; waiting until everything is processed")
+        try:
+            stage.repair()
+        except Exception as error:
+            problems.append(f"the cluster does not recover: {error}")
+        settled, unsettled = settle(stage, observation.loads, wait)
+        problems += unsettled
+        tell("comparing ids")
+        try:
+            verdicts, slowest = verify(stage, observation.loads)
+        except Exception as error:
+            problems.append(f"files and tables cannot be read: {type(error).__name__}: {error}")
+        for name in stage.consumers:
+            audits[name], violations = audit(stage, name)
+            problems += violations
+    else:
+        problems.append("ended by hand: nothing was compared")
+    observation.end()
+    unexplained = chaos_logs.unexplained(observation.logs.errors)
+    return Report(
+        seed=options.seed,
+        command=command,
+        outcomes=campaign.outcomes,
+        sent=sum(len(load.sent) for load in observation.loads.values()),
+        uncertain=sum(len(load.uncertain) for load in observation.loads.values()),
+        verdicts=verdicts,
+        problems=problems,
+        slowest_file=slowest,
+        unread=observation.unread.spans,
+        settled=settled,
+        states=observation.states.seconds,
+        unexplained=unexplained,
+        explained=len(observation.logs.errors) - len(unexplained),
+        warnings=observation.logs.warnings,
+        audits=audits,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the campaign; 0 where it is clean."""
+    options = parse(arguments)
+    if options.list:
+        tell(listing())
+        return 0
+    chosen(options.only)
+    stopped = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        tell("ending: all faults are undone first")
+        stopped.set()
+
+    cluster = demo_cluster()
+    stage = Stage.of(
+        cluster,
+        f"chaos-{int(time.time()) % 0x100000:05x}",
+        Options(options.keep_alive, options.in_flight, options.launcher),
+    )
+    command = shlex.join(["python", "-m", "tests.chaos", *(sys.argv[1:] if arguments is None else arguments)])
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    tell(f"seed {options.seed}, {options.minutes:g} minutes, consumers {', '.join(stage.consumers)}: {command}")
+    try:
+        stage.open()
+        report = perform(stage, options, command, stopped.wait)
+        tell(str(report))
+    finally:
+        if not options.keep:
+            try:
+                stage.close()
+            except Exception as error:  # the report is printed, the exit code stays
+                tell(f"not all of {stage.name} could be removed: {error}: run `make demo` again")
+    if stopped.is_set():
+        return 130
+    return 0 if report.is_clean else 1
 
 
 if __name__ == "__main__":
