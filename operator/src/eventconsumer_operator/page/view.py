@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.identity import pod_of
-from eventconsumer_api.remedies import Severity, remedy, severity
-from eventconsumer_api.status import Condition, EventConsumerStatus
+from eventconsumer_api.remedies import remedy, severity, worst
+from eventconsumer_api.status import Condition
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page.histories import Entry, Histories
 from eventconsumer_operator.page.history import SLOT_SECONDS, SLOTS, History
@@ -39,7 +39,7 @@ def summary(key: Key, entry: Entry) -> ConsumerSummary:
         ready=ready.status if ready else "Unknown",
         reason=ready.reason if ready else "",
         message=ready.message if ready else "",
-        severity=_worst(status),
+        severity=worst(status.conditions),
         hosts=status.hosts,
         partitions=status.partitions,
         lag=status.lag,
@@ -132,11 +132,6 @@ def _timeline(history: History) -> TimelineView:
         files=history.new_files(),
         events=history.new_events(),
     )
-
-
-def _worst(status: EventConsumerStatus) -> Severity:
-    found = {severity(condition) for condition in status.conditions}
-    return "problem" if "problem" in found else "notice" if "notice" in found else "ok"
 
 
 def _condition(condition: Condition) -> ConditionView:
