@@ -28,8 +28,9 @@ RESTART_HEAD = """
 ## Restarts of pods
 
 The operator writes an Event of type Warning when a container of a host pod was restarted, or when the cluster
-terminates the pod. For ten minutes the text is also part of the condition HostsAvailable. A restart loses no events:
-another host takes over the pod's partitions and continues behind their last committed file.
+terminates the pod. Until the host is ready again, for at most ten minutes, the text is also part of the condition
+HostsAvailable. A restart loses no events: another host takes over the pod's partitions and continues behind their last
+committed file.
 
 | reason | meaning | message |
 |---|---|---|

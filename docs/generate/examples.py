@@ -1,14 +1,15 @@
 """Example facts: for each message of the operator, the facts from which it follows."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from eventconsumer_api.conditions import PodReason, Reason
-from eventconsumer_api.status import QuarantineStatus
+from eventconsumer_api.conditions import ConditionType, PodReason, Reason
+from eventconsumer_api.status import Condition, QuarantineStatus
 from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.facts import Facts, HostProblem, LostEvents
 from eventconsumer_operator.errors import DependencyNotReady, SpecError
-from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, Restart, SlowPod
+from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, PodStage, Restart, UnreadyPod
 from eventconsumer_operator.spark.applications import NoResult, UnknownState
 from eventconsumer_operator.spark.facts import (
     AnotherRuns,
@@ -71,7 +72,8 @@ RESTARTS = (
     Restart(HOST, "", PodReason.OUT_OF_MEMORY),
     Restart(HOST, "", PodReason.EXITED, "Error", 1),
     Restart(HOST, "", PodReason.EXITED, "", 1),
-    Restart(HOST, "", PodReason.PROBE_FAILED, "", 137),
+    Restart(HOST, "", PodReason.KILLED, "Error", 137),
+    Restart(HOST, "", PodReason.PROBE_FAILED, "", 143),
     Restart(HOST, "", PodReason.EVICTED, "Eviction API: evicting"),
     Restart(HOST, "", PodReason.NODE_LOST, "Taint manager: deleting due to NoExecute taint"),
 )
@@ -121,7 +123,8 @@ WAITS: tuple[WaitingCause, ...] = (
 
 def _facts(**changes: object) -> Facts:
     healthy: dict[str, object] = {
-        "desired": 2, "ready": 2, "existing": 2, "current": 2, "reported": True, "total": 8, "owned": 8,
+        "desired": 2, "ready": 2, "existing": 2, "current": 2, "reported": True, "leading": True,
+        "total": 8, "owned": 8,
     }  # fmt: skip
     return Facts(**(healthy | changes))  # type: ignore[arg-type]
 
@@ -136,6 +139,15 @@ def _spark(
 _QUARANTINE = QuarantineStatus(files=1, rows=3, message="batch 7: orders/0: not a Parquet file")
 _WAITING = (WaitingApplication(APPLICATION, 7, WAITS[3:4]),)
 _PARALLEL = (OpenBatch(7, 40, RUNS), OpenBatch(8, 40, RUNS), OpenBatch(9, 40, AnotherRuns(APPLICATION)))
+_UNREADY = UnreadyPod("orders-host-1", "2026-01-31T12:00:00Z", PodStage.CREATING)
+_DEAF = HostProblem(
+    Reason.EVENT_HUB_UNREACHABLE, "spec.eventHub", "the hub did not answer for 20 s", ("orders-host-1",), 2, TIME
+)
+_BEFORE = Condition(
+    type=ConditionType.SPARK_HEALTHY, status="True", reason=Reason.PROGRESSING,
+    message=f"batch 7 (40 files): attempt 2 runs: {APPLICATION}", last_transition_time=TIME, observed_generation=1,
+)  # fmt: skip
+_SPARK = SparkFacts(enabled=True)
 SITUATIONS: tuple[Facts, ...] = (
     _facts(),
     _facts(behind=False),
@@ -144,8 +156,10 @@ SITUATIONS: tuple[Facts, ...] = (
     _facts(asleep=True, desired=0, ready=0, existing=0, current=0),
     _facts(reported=False, ready=0, existing=0, current=0, hosts_set="orders-host"),
     _facts(ready=1),
-    _facts(ready=1, slow_pods=(SlowPod("orders-host-1", "2026-01-31T12:00:00Z"),)),
-    _facts(ready=1, slow_pods=(SlowPod("orders-host-1", "2026-01-31T12:00:00Z", ("ConfigMap shop", "Secret shop")),)),
+    _facts(ready=1, unready_pods=(_UNREADY,)),
+    _facts(ready=1, unready_pods=(replace(_UNREADY, stage=PodStage.RUNNING),)),
+    _facts(ready=0, unready_pods=(replace(_UNREADY, stage=PodStage.UNSCHEDULED, slow=True),)),
+    _facts(ready=1, unready_pods=(replace(_UNREADY, slow=True, needs=("ConfigMap shop", "Secret shop")),)),
     _facts(owned=6),
     _facts(owned=0),
     _facts(current=1),
@@ -160,6 +174,12 @@ SITUATIONS: tuple[Facts, ...] = (
     _facts(errors=(SpecError("spec.processing.image", "example/handler:1 is not allowed"),)),
     _facts(errors=(DependencyNotReady("statefulset/orders-host is being deleted", 2.0),)),
     _facts(problems=(PROBLEM,)),
+    _facts(passing=(_DEAF,)),
+    _facts(owned=6, passing=(_DEAF,)),
+    _facts(problems=(_DEAF,)),
+    _facts(leading=False, spark=_SPARK),
+    _facts(leading=False, spark=_SPARK, no_leader_since=TIME, spark_before=_BEFORE),
+    _facts(leading=False, spark=_SPARK, suspended=True, existing=0, current=0, desired=0, ready=0, reported=False),
     _facts(ready=1, pod_failures=(UNSCHEDULABLE,)),
     _facts(spark=SparkFacts(enabled=True)),
     _facts(spark=SparkFacts(enabled=True, resident="orders-b6")),

@@ -36,6 +36,7 @@ class Roll:
 
     most_bytes: int = 64 * 1024 * 1024
     most_seconds: int = 5
+    lease_seconds: int = 15
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ def drainer(
     limits = {"maxBytes": roll.most_bytes, "maxSeconds": roll.most_seconds, "maxEvents": 10_000_000}
     consumer = Consumer(folder, emulator, azurite, hub, roll=limits)
     source = "Sdk" if way is Way.OURS_SDK_RECEIVER else "Amqp"
+    consumer.config["leases"]["durationSeconds"] = roll.lease_seconds
     consumer.config["processing"] = {"maxBatchSize": 3000, "prefetch": 3000, "maxWaitSeconds": 5, "source": source}
     if way is Way.OURS_TABLE:
         consumer.config["table"] = {"maxSeconds": 1}

@@ -29,6 +29,7 @@ from eventconsumer_cli.commands import (
     logs,
     migrate,
     partitions,
+    plan,
     replay,
     status,
     suspend,
@@ -92,6 +93,7 @@ add(app, "audit", audit.audit, panel=CHECK)
 add(app, "certify", certify.certify, panel=CHECK)
 add(app, "doctor", doctor.doctor, panel=CHECK)
 add(app, "replay", replay.replay, panel=STEER)
+add(app, "plan", plan.plan, panel=START)
 add(app, "init", init.init, panel=START)
 add(app, "migrate", migrate.migrate, panel=START)
 add(app, "adopt", adopt.adopt, panel=START)

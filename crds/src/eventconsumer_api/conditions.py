@@ -74,10 +74,14 @@ class PodReason(StrEnum):
 
     OUT_OF_MEMORY = "HostOutOfMemory"  # a container needed more memory than its limit
     EXITED = "HostExited"  # a container exited with an error
+    KILLED = "HostKilled"  # a container was killed from outside, and nothing shows a reason
     PROBE_FAILED = "HostProbeFailed"  # the kubelet stopped a container after its liveness probe failed
     EVICTED = "HostEvicted"  # the pod was evicted: node drain, node pressure or preemption
     NODE_LOST = "HostNodeLost"  # the pod's node is not reachable
 
+
+UNREACHABLE = frozenset({Reason.EVENT_HUB_UNREACHABLE, Reason.STORAGE_UNREACHABLE})
+"""Problems of the network, which may concern one host and pass without an action of a user."""
 
 ADVISORY = frozenset({Reason.DATA_GAP, Reason.DEAD_LETTERS})
 """Problems to report that do not require an action of a user to continue."""

@@ -59,6 +59,9 @@ class Problem(ShownReport):
     field: Name = Field(description="Path in the resource, such as spec.sink.container.")
     reason: Name = Field(description="One of conditions.Reason.")
     message: Text = Field(description="Cause and remedy; contains no secret.")
+    since: AwareDatetime | None = Field(
+        default=None, description="Since when the host has it; absent: from a host of another version."
+    )
 
 
 class PartitionReport(ShownReport):
@@ -129,6 +132,9 @@ class NoticesReport(ShownReport):
 
     pending_events: Count = Field(
         description="Events in files whose notice is not acknowledged, as far as they are known."
+    )
+    pending_seconds: Seconds = Field(
+        default=0.0, description="Age of the oldest file whose notice is not acknowledged; 0: none."
     )
     acknowledged_at: AwareDatetime | None = Field(
         default=None, description="Time of the last acknowledged notice; absent: none since this host leads."

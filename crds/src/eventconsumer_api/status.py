@@ -41,6 +41,11 @@ class HostsStatus(ShownReport):
 
     desired: Count = Field(default=0, description="Desired number of hosts.")
     ready: Count = Field(default=0, description="Ready hosts.")
+    no_leader_since: datetime | None = Field(
+        default=None,
+        description="Time since which no leading host reports: lag, batches and SparkHealthy are of the last report. "
+        "Absent: one reports, or none has reported yet.",
+    )
 
 
 class PartitionsStatus(ShownReport):

@@ -14,6 +14,7 @@ from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Forbidden, OperatorError
 from eventconsumer_operator.keys import Key
+from eventconsumer_operator.kube.denials import Denials
 from eventconsumer_operator.kube.workqueue import WorkQueue
 from eventconsumer_operator.reconcile import Next, Reconciler
 
@@ -32,6 +33,7 @@ class Controller:
         self._reconciler = reconciler
         self._workers = workers
         self._repeats = LogThrottle()
+        self._denials = Denials()
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -54,12 +56,17 @@ class Controller:
         try:
             async with asyncio.timeout(RECONCILE_SECONDS):
                 result = await self._reconciler.reconcile(key)
-        except Forbidden as error:
-            self._queue.hold(key, FORBIDDEN_SECONDS)
-            if times := self._repeats.again(key, str(error)):
-                _about(key).error("cannot reconcile: the operator lacks a permission", error=str(error), times=times)
-            return "forbidden"
         except (OperatorError, TimeoutError) as error:
+            # At once it may be a start of the API server, see `denials`.
+            if isinstance(error, Forbidden) and error in self._denials.weighed(
+                key, (error,), asyncio.get_running_loop().time()
+            ):
+                self._queue.hold(key, FORBIDDEN_SECONDS)
+                if times := self._repeats.again(key, str(error)):
+                    _about(key).error(
+                        "cannot reconcile: the operator lacks a permission", error=str(error), times=times
+                    )
+                return "forbidden"
             text = str(error) or f"no result within {RECONCILE_SECONDS:g} s"
             pause = round(self._queue.retry(key), 1)
             if times := self._repeats.again(key, text):
@@ -73,6 +80,7 @@ class Controller:
                     "reconcile crashed: a bug of the operator; report it with this entry", seconds=pause, times=times
                 )
             return "crashed"
+        self._denials.forget(key)
         if times := self._repeats.over(key):
             _about(key).info("reconcile succeeds again", failures=times)
         return self._schedule(key, result)

@@ -19,6 +19,7 @@ from eventconsumer_operator.errors import DependencyNotReady, Gone, OperatorErro
 from eventconsumer_operator.fleet.messages import Fleets
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import Api
+from eventconsumer_operator.kube.denials import Denials
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.writethrough import WriteThrough
@@ -92,6 +93,7 @@ class Reconciler:
         self._recorder = Recorder(self._api)
         # Lost in a restart, which costs some reads and at most one write.
         self._memory: dict[Key, _Memory] = {}
+        self._denials = Denials()
 
     async def reconcile(self, key: Key) -> Next:
         """Reconcile one resource.
@@ -105,6 +107,7 @@ class Reconciler:
         observed = await load(self._store, self._hosts, key)
         if observed is None:
             self._memory.pop(key, None)
+            self._denials.forget(key)
             self._recorder.forget(key)
             if self._fleets:
                 self._fleets.forget(key)
@@ -117,7 +120,8 @@ class Reconciler:
         if not refusals and memory.rest and await self._looked(observed, seen, memory.rest):
             return replace(_next((), observed.consumer.status, calm=True, starting=False), looked=True)
         plan, outcome = await self._plan_and_apply(observed)
-        errors = (*outcome.errors, *refusals)
+        now = asyncio.get_running_loop().time()
+        errors = self._denials.weighed(key, (*outcome.errors, *refusals), now)
         hosts = _wanted_hosts(observed, plan)
         await self._send(observed, hosts)
         status = make_status(observed, plan, errors, self._settings, started=outcome.started)
@@ -126,7 +130,6 @@ class Reconciler:
             self._histories.record(observed, status)
         for change in outcome.changes:
             _log.info("applied", namespace=key.namespace, name=key.name, change=str(change))
-        now = asyncio.get_running_loop().time()
         memory = replace(memory, rest=None)
         if status != observed.consumer.status:
             if not same_but_moving(status, observed.consumer.status):

@@ -15,6 +15,7 @@ from datetime import timedelta
 from itertools import chain
 from typing import Any
 
+from eventconsumer_api.conditions import UNREACHABLE
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.remedies import severity
 from eventconsumer_api.status import EventConsumerStatus
@@ -71,7 +72,7 @@ def is_at_rest(
         return False  # the cause may be outside of what is observed
     if plan is None:
         return bool(errors)
-    if plan.running.leaving or _may_shrink(plan) or _works(observed, status):
+    if plan.running.leaving or _may_shrink(plan) or _works(observed, status) or _may_pass(observed):
         return False
     young = (
         condition
@@ -79,6 +80,11 @@ def is_at_rest(
         if severity(condition) != "ok" and observed.now - condition.last_transition_time < PATIENCE
     )
     return not any(young)
+
+
+def _may_pass(observed: Observed) -> bool:
+    """Whether hosts report a problem that needs an action only if it lasts."""
+    return any(problem.reason in UNREACHABLE for report in observed.reports.values() for problem in report.problems)
 
 
 def _may_shrink(plan: Plan) -> bool:

@@ -67,7 +67,7 @@ class State(Collector):
         yield from (state, epoch, written, problem, *_lags(report))
         yield from _batches(report.fleet if self._spark else None)
         yield from _table(report.fleet.table if report.fleet else None)
-        yield _notices(report.fleet.notices if report.fleet else None)
+        yield from _notices(report.fleet.notices if report.fleet else None)
         yield _watermark(report.fleet)
 
 
@@ -127,15 +127,22 @@ def _table(table: TableReport | None) -> Iterator[Metric]:
     yield from (version, files, events, pending)
 
 
-def _notices(notices: NoticesReport | None) -> Metric:
+def _notices(notices: NoticesReport | None) -> Iterator[Metric]:
     pending = _gauge(
         "notices_pending_events",
         "Events in files whose notice is not acknowledged, as far as they are known (leading host only, where there "
         "are notices).",
     )
+    oldest = _gauge(
+        "notices_pending_seconds",
+        "Age of the oldest file whose notice is not acknowledged, seconds; 0: none (leading host only, where there are "
+        "notices).",
+    )
     if notices:
         pending.add_metric([], notices.pending_events)
-    return pending
+        oldest.add_metric([], notices.pending_seconds)
+    yield pending
+    yield oldest
 
 
 def _watermark(fleet: FleetReport | None) -> Metric:

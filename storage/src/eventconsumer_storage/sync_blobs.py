@@ -10,20 +10,41 @@ from typing import Any, Self
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
+from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobLeaseClient, ContainerClient, ExponentialRetry
 
 from eventconsumer_storage.account import StorageAccount
 from eventconsumer_storage.blobs import Blob, BlobInfo, hierarchical_in, info_of
 from eventconsumer_storage.errors import NotFound, Refused, Unauthorized, storage_error
 
+READ_TIMEOUT = 60  # seconds; the default of the client
 _ONCE: Mapping[str, Any] = {"retry_total": 0, "connection_timeout": 4, "read_timeout": 4}
 # A renewal without a response must leave time for another attempt.
+
+
+def _transport(connections: int) -> RequestsTransport:
+    """HTTP with a pool of this size: the default pool keeps 10 connections, and closes each further one with a warning.
+
+    Source: requests.readthedocs.io/en/latest/api/#requests.adapters.HTTPAdapter
+    """
+    transport = RequestsTransport(connection_timeout=10, read_timeout=READ_TIMEOUT)
+    transport.open()
+    for scheme in ("http://", "https://"):
+        transport.session.get_adapter(scheme).init_poolmanager(connections, connections)
+    return transport
 
 
 class SyncBlobStore:
     """One container. All methods raise `StorageError`."""
 
-    def __init__(self, account: StorageAccount, container: str) -> None:
+    def __init__(self, account: StorageAccount, container: str, connections: int = 10) -> None:
+        """Open no connection yet.
+
+        Args:
+            account: The account.
+            container: Name of the container.
+            connections: Connections that are kept: as many as requests at the same time, or more.
+        """
         credential: Any = account.key_credential
         if account.client_id is not None:
             from azure.identity import WorkloadIdentityCredential  # import takes half a second: only if used
@@ -35,7 +56,7 @@ class SyncBlobStore:
             credential=credential,
             # About half a minute; the default is three minutes.
             retry_policy=ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=5),
-            connection_timeout=10,
+            transport=_transport(connections),
             api_version=account.api_version,
         )
 

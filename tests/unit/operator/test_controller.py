@@ -9,6 +9,7 @@ import structlog
 from eventconsumer_operator.controller import FORBIDDEN_SECONDS, RECONCILE_SECONDS, Controller
 from eventconsumer_operator.errors import Forbidden, Transient
 from eventconsumer_operator.keys import Key
+from eventconsumer_operator.kube.denials import PATIENCE_SECONDS
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.workqueue import Backoff, WorkQueue
 from eventconsumer_operator.reconcile import Next, Reconciler
@@ -87,8 +88,12 @@ async def test_a_missing_right_is_asked_for_slowly() -> None:
     async def script(key: Key, count: int) -> Next:
         raise Forbidden("no")
 
-    times = (await run(script, 200, A))[A]
-    assert [round(time) for time in times] == [round(FORBIDDEN_SECONDS * number) for number in range(4)]
+    times = (await run(script, 300, A))[A]
+    # The API server may have been started just now: it denies all requests until it has loaded its roles.
+    missing = next(time for time in times if time >= PATIENCE_SECONDS)
+    assert len([time for time in times if time < missing]) > 3
+    later = [time - missing for time in times if time >= missing]
+    assert [round(time) for time in later] == [round(FORBIDDEN_SECONDS * number) for number in range(len(later))]
 
 
 @virtual
@@ -124,10 +129,11 @@ async def test_events_do_not_ask_sooner_for_what_is_forbidden() -> None:
     reconciler = Scripted(script)
     queue.add(A)
     task = asyncio.create_task(Controller(queue, reconciler, 2).run())
-    for _ in range(100):
+    for _ in range(250):
         await asyncio.sleep(1)
         queue.add(A)
-    assert [round(time) for time in reconciler.times[A]] == [0, round(FORBIDDEN_SECONDS)]
+    *_, before, last = reconciler.times[A]
+    assert round(last - before) == round(FORBIDDEN_SECONDS)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -205,5 +211,5 @@ async def test_another_cause_is_logged_at_once() -> None:
         await run(script, 20, A)
     assert [(entry["log_level"], entry["error"], entry["times"]) for entry in said] == [
         ("warning", "one", 1),
-        ("error", "two", 3),
+        ("warning", "two", 3),
     ]

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.programs import is_reserved_env, is_reserved_prefix
+from eventconsumer_api.quantities import amount
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.names import child_labels
-from eventconsumer_operator.resource.quantities import amount
 from eventconsumer_operator.spark.pods import SCRATCH_FOLDER, SCRATCH_VOLUME
 from tests.unit.operator.specs import specs
 from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, UID, batch, fleet, observed, report

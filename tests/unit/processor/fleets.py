@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -67,6 +68,7 @@ class Fleet:
     sink: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     hosts: dict[str, "Running"] = field(default_factory=dict)
     leading: bool = False  # hosts elect a leader, too
+    earlier: list[str] = field(default_factory=list)  # incarnations of segments that have ended, the oldest first
     endpoint: Callable[[NoticesConfig], Receiver] | None = None  # of notices; None: no notices
     lease_seconds: int = 30
     storage_seconds: float = 0.0  # that a request takes
@@ -127,7 +129,7 @@ class Fleet:
         return Leader(
             work,
             blobs=self._far(self.sink, self.storage_seconds),
-            eras=lambda: [Era(incarnation(INFO), self.chain)],
+            eras=lambda: [Era(name, partial(self.chain, era=name)) for name in (*self.earlier, incarnation(INFO))],
             partitions=manager,
             endpoint=self.endpoint or Endpoint,
         )
@@ -155,9 +157,9 @@ class Fleet:
 
         self.telling = [asyncio.create_task(tell())]
 
-    def chain(self, partition: str) -> Chain:
-        """The files of a partition."""
-        return Chain(self._far(self.sink, self.storage_seconds), "p", incarnation(INFO), partition)
+    def chain(self, partition: str, era: str = incarnation(INFO)) -> Chain:
+        """The files of a partition in a segment, by default in the newest."""
+        return Chain(self._far(self.sink, self.storage_seconds), "p", era, partition)
 
     def counts(self) -> list[int]:
         """How many partitions each host owns."""

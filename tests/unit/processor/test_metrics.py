@@ -129,9 +129,9 @@ def test_the_watermark_is_exported_while_leading_and_where_it_is_known() -> None
 def test_pending_notices_are_exported_while_leading() -> None:
     told, metrics = Told(), Metrics()
     metrics.follow(told)
-    for notices, expected in ((None, []), (NoticesReport(pending_events=5), [5])):
+    for notices, expected in ((None, []), (NoticesReport(pending_events=5, pending_seconds=7.5), [5, 7.5])):
         told.report = told.report.model_copy(update={"fleet": fleet().model_copy(update={"notices": notices})})
-        found = [value for (name, _), value in samples(metrics).items() if name == "notices_pending_events"]
+        found = [value for (name, _), value in samples(metrics).items() if name.startswith("notices_pending_")]
         assert found == expected
 
 

@@ -48,10 +48,9 @@ def _blockers(facts: Facts) -> Iterator[Blocker]:
             yield Blocker(problem.reason, messages.host_problem(problem))
         if facts.pod_failures:
             yield Blocker(Reason.HOSTS_FAILING, messages.pods_failing(facts.pod_failures))
-    if facts.spark.exhausted:
-        yield Blocker(Reason.SPARK_FAILED, _failing(facts))
-    if facts.spark.waiting:
-        yield Blocker(Reason.SPARK_WAITING, _waiting(facts))
+    spark = spark_healthy(facts)
+    if spark.reason in {Reason.SPARK_FAILED, Reason.SPARK_WAITING}:
+        yield Blocker(spark.reason, spark.message)
 
 
 def stalled(facts: Facts) -> Finding:
@@ -73,7 +72,7 @@ def hosts_available(facts: Facts) -> Finding:
         return Finding("False", Reason.HOSTS_FAILING, joined(count, messages.pods_failing(facts.pod_failures)))
     if facts.existing == 0:
         return Finding("False", Reason.PROGRESSING, joined(count, messages.no_pod(facts.hosts_set)))
-    return Finding("False", Reason.PROGRESSING, joined(count, messages.pods_slow(facts.slow_pods)))
+    return Finding("False", Reason.PROGRESSING, joined(count, messages.pods_unready(facts.unready_pods)))
 
 
 def draining(facts: Facts) -> Finding:
@@ -86,7 +85,7 @@ def draining(facts: Facts) -> Finding:
         return Finding("True", Reason.IDLE, messages.IDLE)
     if not facts.reported:
         return Finding("Unknown", Reason.NO_REPORT, messages.NO_HOST_REPORT)
-    count = messages.partitions_read(facts.owned, facts.total)
+    count = joined(messages.partitions_read(facts.owned, facts.total), *map(messages.host_problem, facts.passing))
     if facts.total == 0 or facts.owned < facts.total:
         return Finding("True" if facts.owned else "False", Reason.PROGRESSING, count)
     advice = map(messages.host_problem, facts.dead_letters)
@@ -106,9 +105,7 @@ def data_gap(facts: Facts) -> Finding:
     if lost:
         return Finding("False", Reason.GAP_ACKNOWLEDGED, messages.gap_acknowledged(lost))
     if not facts.reported:
-        return Finding(
-            "Unknown", Reason.NO_REPORT, messages.gap_unknown(facts.off) if facts.off else messages.NO_HOST_REPORT
-        )
+        return Finding("Unknown", Reason.NO_REPORT, messages.unknown(facts.off))
     return Finding("False", Reason.AVAILABLE, messages.NO_GAP)
 
 
@@ -117,6 +114,8 @@ def spark_healthy(facts: Facts) -> Finding:
     spark = facts.spark
     if not spark.enabled:
         return Finding("True", Reason.DISABLED, messages.SPARK_DISABLED)
+    if not facts.leading:
+        return _unconfirmed(facts)
     if spark.failed or spark.waiting:
         reason = Reason.SPARK_WAITING if spark.waiting else Reason.SPARK_RETRYING
         if spark.exhausted:
@@ -129,6 +128,14 @@ def spark_healthy(facts: Facts) -> Finding:
     if left_out:
         return Finding("True", Reason.SPARK_QUARANTINED, joined(state, left_out))
     return Finding("True", Reason.PROGRESSING if spark.batches else Reason.IDLE, state)
+
+
+def _unconfirmed(facts: Facts) -> Finding:
+    """The last word about Spark: no leading host reports, so nothing is known about the open batches."""
+    before = facts.spark_before
+    if before is None or facts.no_leader_since is None:
+        return Finding("Unknown", Reason.NO_REPORT, messages.unknown(facts.off))
+    return Finding(before.status, Reason(before.reason), messages.unconfirmed(before.message, facts.no_leader_since))
 
 
 def _failing(facts: Facts) -> str:
@@ -160,11 +167,11 @@ def _progress(facts: Facts) -> str:
         return str(facts.errors[0])
     if facts.existing > facts.desired:
         return messages.hosts_leaving(facts.existing - facts.desired, facts.existing)
-    slow = messages.pods_slow(facts.slow_pods)
+    waits = messages.pods_unready(facts.unready_pods)
     if not facts.scaled:
-        return joined(messages.hosts_up_to_date(facts.current, facts.desired), slow)
+        return joined(messages.hosts_up_to_date(facts.current, facts.desired), waits)
     if facts.ready < facts.desired:
-        return joined(messages.hosts_ready(facts.ready, facts.desired), slow)
+        return joined(messages.hosts_ready(facts.ready, facts.desired), waits)
     if facts.desired and (not facts.reported or facts.owned < facts.total or not facts.total):
         return draining(facts).message
     return ""

@@ -3,11 +3,12 @@
 Only what others say stays text: problems that hosts report, errors of the API server, termination messages.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
-from eventconsumer_api.conditions import ADVISORY, ConditionType, Reason
+from eventconsumer_api.conditions import ADVISORY, UNREACHABLE, ConditionType, Reason
 from eventconsumer_api.host_report import Problem
-from eventconsumer_api.status import SparkStatus
+from eventconsumer_api.status import Condition, SparkStatus
 from eventconsumer_api.v1alpha1 import ScalingMode
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.kube.manifest import STATEFUL_SET
@@ -18,13 +19,17 @@ from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import (
     PodFailure,
     Restart,
-    SlowPod,
+    UnreadyPod,
+    is_ready,
     pod_failures,
     restarts,
-    slow_pods,
+    unready_pods,
 )
 from eventconsumer_operator.resource.programs import required_objects
 from eventconsumer_operator.spark.facts import SparkFacts, spark_facts
+
+PATIENCE = timedelta(minutes=2)
+"""A problem of the network of some hosts may pass without an action: after this time it does not."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +40,26 @@ class HostProblem:
         reason: Its reason.
         field: Path in the resource, such as spec.sink.container.
         text: Cause and remedy, from the host.
+        hosts: Names of the pods that report it.
+        reporting: Number of hosts that report at all.
+        since: Since when the first of them has it; None: unknown.
     """
 
     reason: Reason
     field: str
     text: str
+    hosts: tuple[str, ...] = ()
+    reporting: int = 0
+    since: datetime | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a problem of the network that other hosts do not have."""
+        return self.reason in UNREACHABLE and len(self.hosts) < self.reporting
+
+    def may_pass(self, now: datetime) -> bool:
+        """Whether it may pass without an action: some hosts have it, and not for long."""
+        return self.is_local and self.since is not None and now - self.since < PATIENCE
 
 
 @dataclass(frozen=True)
@@ -72,19 +92,23 @@ class Facts:
         asleep: Hosts are scaled to zero until new events arrive; the probe looks for them.
         errors: Errors of planning and applying.
         problems: Problems that hosts report and a user must fix.
+        passing: Problems of some hosts that may pass without an action.
         dead_letters: Dead letters that hosts report.
         lost: Events lost to retention, by the last report of a leading host; None: none.
         lost_before: The message of the previous DataGap condition, while no host leads; empty for none.
         gaps: Lost events that hosts without files report.
         pod_failures: Host pods that do not start.
-        slow_pods: Host pods that have not been ready for minutes.
-        restarts: Recent restarts of host pods.
+        unready_pods: Host pods that are not ready, and do not say why.
+        restarts: Recent restarts of host pods that are not ready again.
         desired: Desired number of hosts.
         ready: Ready hosts.
         hosts_set: Name of the hosts' StatefulSet.
         existing: Host pods that exist.
         current: Host pods of the newest template.
         reported: Whether any host has answered.
+        leading: Whether a leading host has answered.
+        no_leader_since: Since when no leading host answers; None: one answers, or none has answered yet.
+        spark_before: The previous condition SparkHealthy, while no leading host answers; None: it says nothing.
         total: Partitions of the hub; 0 if unknown.
         owned: Partitions that are read.
         behind: Whether events are pending; None if unknown.
@@ -96,12 +120,13 @@ class Facts:
     asleep: bool = False
     errors: tuple[OperatorError, ...] = ()
     problems: tuple[HostProblem, ...] = ()
+    passing: tuple[HostProblem, ...] = ()
     dead_letters: tuple[HostProblem, ...] = ()
     lost: LostEvents | None = None
     lost_before: str = ""
     gaps: tuple[HostProblem, ...] = ()
     pod_failures: tuple[PodFailure, ...] = ()
-    slow_pods: tuple[SlowPod, ...] = ()
+    unready_pods: tuple[UnreadyPod, ...] = ()
     restarts: tuple[Restart, ...] = ()
     desired: int = 0
     ready: int = 0
@@ -109,6 +134,9 @@ class Facts:
     existing: int = 0
     current: int = 0
     reported: bool = False
+    leading: bool = False
+    no_leader_since: datetime | None = None
+    spark_before: Condition | None = None
     total: int = 0
     owned: int = 0
     behind: bool | None = None
@@ -147,32 +175,64 @@ def gather(
     zero = bool(plan and plan.scaling.mode is ScalingMode.FIXED and plan.hosts == 0)
     asleep = bool(plan and is_probing(plan.scaling))
     total = observed.partition_count or 0
-    problems = tuple(map(host_problem, observed.problems))
+    problems = _problems(observed)
+    passing = tuple(problem for problem in problems if problem.may_pass(observed.now))
     gaps = tuple(problem for problem in problems if problem.reason is Reason.DATA_GAP)
     return Facts(
         suspended=suspended,
         scaled_to_zero=zero,
         asleep=asleep,
         errors=errors,
-        problems=tuple(problem for problem in problems if problem.reason not in ADVISORY),
+        problems=tuple(each for each in problems if each.reason not in ADVISORY and each not in passing),
+        passing=passing,
         dead_letters=tuple(problem for problem in problems if problem.reason is Reason.DEAD_LETTERS),
         lost=_lost(observed),
         lost_before="" if observed.fleet or gaps else _lost_before(observed),
         gaps=gaps,
         pod_failures=pod_failures((*observed.pods, *(observed.probes if asleep else ()))),
-        slow_pods=slow_pods(observed.pods, observed.now, required_objects(plan.spec.processing) if plan else ()),
-        restarts=restarts(observed.pods, observed.now),
+        unready_pods=unready_pods(observed.pods, observed.now, required_objects(plan.spec.processing) if plan else ()),
+        restarts=restarts((pod for pod in observed.pods if not is_ready(pod)), observed.now),
         desired=desired,
         ready=min(status.get("readyReplicas", 0), desired),
         hosts_set=host_name(observed.consumer.key),
         existing=status.get("replicas", 0),
         current=status.get("updatedReplicas", status.get("replicas", 0)) if seen else 0,
         reported=bool(observed.reports),
+        leading=observed.fleet is not None,
+        no_leader_since=_no_leader_since(observed),
+        spark_before=_spark_before(observed),
         total=total,
         owned=0 if suspended or (zero and not observed.pods) else min(_owned(observed), total),
         behind=observed.fleet.lag_events > 0 if observed.fleet and observed.fleet.lag_events is not None else None,
         spark=spark_facts(observed, plan.spark if plan else None, spark),
     )
+
+
+def _problems(observed: Observed) -> tuple[HostProblem, ...]:
+    """Problems that hosts report, once each, in a stable order, with the hosts that have them."""
+    found: dict[tuple[str, str], HostProblem] = {}
+    for pod, report in sorted(observed.reports.items()):
+        for problem in report.problems:
+            one = replace(host_problem(problem), reporting=len(observed.reports), since=problem.since)
+            known = found.get((problem.field, problem.reason), one)
+            times = [time for time in (known.since, problem.since) if time is not None]
+            found[problem.field, problem.reason] = replace(
+                known, hosts=(*known.hosts, pod), since=min(times, default=None)
+            )
+    return tuple(found[where] for where in sorted(found))
+
+
+def _no_leader_since(observed: Observed) -> datetime | None:
+    status = observed.consumer.status
+    if observed.fleet is not None or status.hub.created_at is None:  # a leading host reports the time of creation
+        return None
+    return status.hosts.no_leader_since or observed.now
+
+
+def _spark_before(observed: Observed) -> Condition | None:
+    before = observed.consumer.status.condition(ConditionType.SPARK_HEALTHY)
+    says_something = {*Reason} - {Reason.DISABLED, Reason.NO_REPORT}  # an operator of another version has other reasons
+    return before if before and before.reason in says_something else None
 
 
 def host_problem(problem: Problem) -> HostProblem:

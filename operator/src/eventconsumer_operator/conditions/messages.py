@@ -5,12 +5,13 @@ thing, the cause and the remedy. docs/reference/conditions.md shows all of them 
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from eventconsumer_api import labels
 from eventconsumer_api.conditions import PodReason, Reason
 from eventconsumer_api.status import QuarantineStatus
 from eventconsumer_operator.conditions.facts import HostProblem, LostEvents
-from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, Restart, SlowPod
+from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, PodStage, Restart, UnreadyPod
 from eventconsumer_operator.spark.applications import LauncherMessage, NoResult, UnknownState
 from eventconsumer_operator.spark.facts import (
     AnotherRuns,
@@ -91,9 +92,9 @@ def not_reading(reason: Reason) -> str:
     return f"{off(reason)}: no events are read"
 
 
-def gap_unknown(reason: Reason) -> str:
-    """DataGap, where the spec sets zero hosts and no host has reported."""
-    return f"{off(reason)}: unknown while no host runs"
+def unknown(reason: Reason | None) -> str:
+    """What only hosts know, where none has reported; `reason`: the spec sets zero hosts."""
+    return f"{off(reason)}: unknown while no host runs" if reason else NO_HOST_REPORT
 
 
 def hosts_ready(count: int, desired: int) -> str:
@@ -122,8 +123,13 @@ def partitions_read(owned: int, total: int) -> str:
 
 
 def host_problem(problem: HostProblem) -> str:
-    """A problem that hosts report: their text, with the field to change."""
-    return f"{problem.field}: {problem.text}"
+    """A problem that hosts report: their text, with the field to change, and the hosts if others do not have it."""
+    text = f"{problem.field}: {problem.text}"
+    if not problem.is_local:
+        return text
+    count = f"{len(problem.hosts)} of {problem.reporting} hosts"
+    since = f" since {_utc(problem.since)}" if problem.since else ""
+    return f"{count} ({_and_others(problem.hosts[0], len(problem.hosts))}){since}: {text}"
 
 
 # --- pods ----------------------------------------------------------------------------------------------------------
@@ -151,15 +157,26 @@ def _pod_cause(failure: PodFailure) -> str:
             return failure.text or "the pod ended"
 
 
-def pods_slow(pods: tuple[SlowPod, ...]) -> str:
-    """Pods that have not been ready for minutes; empty for none."""
+def pods_unready(pods: tuple[UnreadyPod, ...]) -> str:
+    """Pods that are not ready: the first one, since when, and how far its start is; empty for none."""
     if not pods:
         return ""
-    needs = f"; its volumes need {' and '.join(pods[0].needs)}: create what is missing" if pods[0].needs else ""
+    first = pods[0]
+    needs = f"; its volumes need {' and '.join(first.needs)}: create what is missing" if first.needs else ""
+    more = f": kubectl describe pod {first.pod} shows the cause{needs}" if first.slow else ""
     return (
-        f"pod {_and_others(pods[0].pod, len(pods))} has not been ready since {pods[0].since}: kubectl describe pod "
-        f"{pods[0].pod} shows the cause{needs}"
+        f"pod {_and_others(first.pod, len(pods))} has not been ready since {first.since}: {_stage(first.stage)}{more}"
     )
+
+
+def _stage(stage: PodStage) -> str:
+    match stage:
+        case PodStage.UNSCHEDULED:
+            return "not yet scheduled: if this lasts, check that the scheduler of the cluster runs"
+        case PodStage.CREATING:
+            return "its container is being created"
+        case PodStage.RUNNING:
+            return "its container runs, and the host is not ready yet"
 
 
 def restart(found: Restart) -> str:
@@ -167,6 +184,12 @@ def restart(found: Restart) -> str:
     match found.reason:
         case PodReason.OUT_OF_MEMORY:
             return _OUT_OF_MEMORY
+        case PodReason.KILLED:
+            return (
+                f"the container was killed (exit code {found.exit_code}): by a user or its node, or by the kubelet if "
+                "it did not end after a failed liveness probe: kubectl describe pod shows Killing and Unhealthy events "
+                "of the kubelet; kubectl logs --previous shows the last log entries"
+            )
         case PodReason.PROBE_FAILED:
             return (
                 f"the kubelet stopped the container (exit code {found.exit_code}), most likely because its liveness "
@@ -207,6 +230,10 @@ def _by_reason(found: Iterable[tuple[str, str, str]]) -> str:
         f"pod {_and_others(pods[0][0], len(pods))}: {reason}: {pods[0][1][:_CAUSE_LIMIT]}"
         for reason, pods in sorted(groups.items())
     )
+
+
+def _utc(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _and_others(name: str, count: int) -> str:
@@ -254,6 +281,12 @@ def no_batch(resident: str) -> str:
     return joined("no batch is open", f"the resident driver {resident} waits for the next batch" if resident else "")
 
 
+def unconfirmed(text: str, since: datetime) -> str:
+    """The last message of SparkHealthy, while no leading host reports."""
+    note = f"not confirmed since {_utc(since)}, because no leading host reports: "
+    return text if text.startswith(note) else note + text
+
+
 def _batch(batch: OpenBatch) -> str:
     return f"batch {batch.number} ({batch.files} files)"
 
@@ -270,7 +303,7 @@ def _step(step: Step) -> str:
         case Creating():
             return "the application is being created"
         case AttemptFollows(attempt, time):
-            return f"attempt {attempt} follows at {time:%Y-%m-%d %H:%M:%S} UTC"
+            return f"attempt {attempt} follows at {_utc(time)}"
         case AttemptEnded(attempt, application):
             return f"attempt {attempt}: {application}"
 

@@ -76,7 +76,7 @@ def make_status(
         ),
         replicas=facts.existing,
         selector=selector_text(observed.consumer.key, labels.COMPONENT_HOST),
-        hosts=HostsStatus(desired=facts.desired, ready=facts.ready),
+        hosts=HostsStatus(desired=facts.desired, ready=facts.ready, no_leader_since=facts.no_leader_since),
         partitions=PartitionsStatus(total=facts.total, owned=facts.owned, unowned=facts.total - facts.owned),
         lag=_lag(observed, facts),
         scaling=plan.scaling if plan else previous.scaling,

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_api.host_report import FleetReport, HostReport, Problem
+from eventconsumer_api.host_report import FleetReport, HostReport
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
@@ -107,12 +107,3 @@ class Observed:
         """Partitions of the hub, from the hosts, else from the last status; None: unknown."""
         counts = [report.partition_count for report in self.reports.values() if report.partition_count]
         return max(counts) if counts else self.consumer.status.hub.partition_count
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """Problems that hosts report, without duplicates, in a stable order."""
-        found: dict[tuple[str, str], Problem] = {}
-        for _, report in sorted(self.reports.items()):
-            for problem in report.problems:
-                found.setdefault((problem.field, problem.reason), problem)
-        return tuple(found[where] for where in sorted(found))

@@ -31,8 +31,8 @@ SLOW = timedelta(minutes=3)
 # Messages of the kubelet about a variable without a source (makeEnvironmentVariables in pkg/kubelet/kubelet_pods.go).
 # The kind is in the singular or the plural. About a volume without a source, the status of a pod says nothing.
 _MISSING = re.compile(r"(configmaps?|secrets?) \".*\" not found|couldn't find key .* in (ConfigMap|Secret) ")
-# Exit codes of a container that was stopped: it ended by itself, by SIGTERM, or by SIGKILL after its grace period.
-_STOPPED_CODES = {0, 137, 143}
+_STOPPED_CODES = {0, 143}  # of a container that was stopped: it ended by itself or by SIGTERM
+_KILLED_CODE = 137  # SIGKILL: of a user, of the node, or of the kubelet after the grace period
 _POD_REASONS = {"Evicted", "NodeLost", "NodeShutdown", "Terminated", "Preempting"}
 _DISRUPTIONS = {
     "DeletionByTaintManager": PodReason.NODE_LOST,
@@ -74,18 +74,30 @@ class PodFailure:
     exit_code: int | None = None
 
 
+class PodStage(Enum):
+    """How far the start of a pod is that is not ready."""
+
+    UNSCHEDULED = "unscheduled"  # no scheduler has assigned a node or said why it cannot
+    CREATING = "creating"  # the kubelet waits for volumes, the network or the image
+    RUNNING = "running"  # the container runs
+
+
 @dataclass(frozen=True)
-class SlowPod:
-    """A pod that has not been ready for minutes, and whose status does not say why.
+class UnreadyPod:
+    """A pod that is not ready, and whose status does not say why.
 
     Attributes:
         pod: Name of the pod.
         since: Since when, as the API server writes times.
+        stage: How far its start is.
+        slow: Whether it has not been ready for minutes.
         needs: Objects without which its volumes cannot be mounted, such as ConfigMap shop; empty if they are mounted.
     """
 
     pod: str
     since: str
+    stage: PodStage = PodStage.RUNNING
+    slow: bool = False
     needs: tuple[str, ...] = ()
 
 
@@ -146,8 +158,8 @@ def _terminated(pod: Manifest) -> Iterator[Manifest]:
             yield ended
 
 
-def slow_pods(pods: Iterable[Manifest], now: datetime, needs: tuple[str, ...] = ()) -> tuple[SlowPod, ...]:
-    """Pods that have not been ready for long, and are none of `pod_failures`.
+def unready_pods(pods: Iterable[Manifest], now: datetime, needs: tuple[str, ...] = ()) -> tuple[UnreadyPod, ...]:
+    """Pods that are not ready, and are none of `pod_failures`; those that have not been ready for long come first.
 
     Their status does not say why. The kubelet's events do, but the operator has no permission to read them.
 
@@ -156,17 +168,34 @@ def slow_pods(pods: Iterable[Manifest], now: datetime, needs: tuple[str, ...] = 
         now: The time.
         needs: Objects that their volumes need.
     """
-    return tuple(
-        SlowPod(name_of(pod), since, needs if _is_being_created(pod) else ())
-        for pod in sorted(pods, key=name_of)
-        if (since := _unready_since(pod)) and now - datetime.fromisoformat(since) >= SLOW
-    )
+    found = []
+    for pod in sorted(pods, key=name_of):
+        if since := _unready_since(pod):
+            stage, slow = _stage(pod), now - datetime.fromisoformat(since) >= SLOW
+            found.append(
+                UnreadyPod(name_of(pod), since, stage, slow, needs if slow and _waits_for_volumes(pod) else ())
+            )
+    return tuple(sorted(found, key=lambda each: not each.slow))
 
 
-def _is_being_created(pod: Manifest) -> bool:
+def _stage(pod: Manifest) -> PodStage:
+    status = pod.get("status", {})
+    if status.get("phase", "Pending") != "Pending":
+        return PodStage.RUNNING
+    scheduled = any(each["type"] == "PodScheduled" for each in status.get("conditions", []))
+    return PodStage.CREATING if scheduled or status.get("containerStatuses") else PodStage.UNSCHEDULED
+
+
+def _waits_for_volumes(pod: Manifest) -> bool:
     """Whether the kubelet has not created the container yet: it waits for volumes, the network or the image."""
     containers = pod.get("status", {}).get("containerStatuses", [])
     return any(each.get("state", {}).get("waiting", {}).get("reason") == "ContainerCreating" for each in containers)
+
+
+def is_ready(pod: Manifest) -> bool:
+    """Whether the kubelet reports the pod as ready."""
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def _unready_since(pod: Manifest) -> str:
@@ -174,11 +203,11 @@ def _unready_since(pod: Manifest) -> str:
 
     Empty where the pod is ready, is being deleted, or says why it is not ready.
     """
-    conditions = {condition["type"]: condition for condition in pod.get("status", {}).get("conditions", [])}
-    ready = conditions.get("Ready", {})
-    if ready.get("status") == "True" or is_being_deleted(pod) or any(_failures(pod)):
+    if is_ready(pod) or is_being_deleted(pod) or any(_failures(pod)):
         return ""
-    return str(ready.get("lastTransitionTime") or pod["metadata"].get("creationTimestamp", ""))
+    conditions = {condition["type"]: condition for condition in pod.get("status", {}).get("conditions", [])}
+    since = conditions.get("Ready", {}).get("lastTransitionTime")
+    return str(since or pod["metadata"].get("creationTimestamp", ""))
 
 
 def restarts(pods: Iterable[Manifest], now: datetime) -> tuple[Restart, ...]:
@@ -235,6 +264,8 @@ def _ended(pod: Manifest) -> Iterator[tuple[datetime, Restart]]:
 def _why_ended(ended: Manifest) -> PodReason:
     if ended.get("reason") == "OOMKilled":
         return PodReason.OUT_OF_MEMORY
+    if ended.get("exitCode") == _KILLED_CODE:
+        return PodReason.KILLED
     # Only the kubelet stops a container while its pod stays.
     return PodReason.PROBE_FAILED if ended.get("exitCode") in _STOPPED_CODES else PodReason.EXITED
 

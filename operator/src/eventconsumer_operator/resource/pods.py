@@ -15,13 +15,13 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import credentials, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.programs import Inputs
+from eventconsumer_api.quantities import amount, canonical
 from eventconsumer_api.scheduling import PodFields
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, Pods
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.resource.names import child_labels, selector
 from eventconsumer_operator.resource.programs import env_sources, environment, mounts, volumes
-from eventconsumer_operator.resource.quantities import amount, canonical
 from eventconsumer_operator.resource.written import as_written
 
 WORKLOAD_IDENTITY_LABEL = {"azure.workload.identity/use": "true"}

@@ -9,10 +9,10 @@ from typing import Any
 
 from eventconsumer_api import labels
 from eventconsumer_api.podsecurity import container_security, pod_security
+from eventconsumer_api.quantities import amount
 from eventconsumer_api.spark import Scratch, SparkPod
 from eventconsumer_operator.resource import programs
 from eventconsumer_operator.resource.pods import placement, tmp_volume
-from eventconsumer_operator.resource.quantities import amount
 from eventconsumer_operator.spark.launch import Launch
 
 SCRATCH_FOLDER = "/scratch"

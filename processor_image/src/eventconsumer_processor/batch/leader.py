@@ -25,10 +25,11 @@ from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure, segments_of
 from eventconsumer_processor.batch.watermark import WatermarkFile
-from eventconsumer_processor.errors import LeaseLost, NoticeFailed, SourceError
+from eventconsumer_processor.errors import LeaseLost, SourceError
 from eventconsumer_processor.identity.records import LEAD_SECONDS, is_displaced, leader_name, take_lead
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.lease.model import Listing
+from eventconsumer_processor.notice.cursor import Cursor
 from eventconsumer_processor.notice.endpoint import Endpoint
 from eventconsumer_processor.notice.message import Message, Origin
 from eventconsumer_processor.notice.notifier import Extent, Notifier
@@ -41,9 +42,6 @@ from eventconsumer_storage.errors import Conflict, StorageError
 
 MEASURE_SECONDS = 5.0
 REST_SECONDS = 5.0  # for the files that were written while a host stopped
-NOTICE_SECONDS = 1.0  # between two looks for files without a notice, which send no request if there is none
-NOTICE_RETRY_SECONDS = 60.0  # the longest pause that the host makes by itself after a failed notice
-NOTICE_PATIENCE_SECONDS = 60.0  # an endpoint that does not respond for less time is no problem
 STAND_BY = 30  # pauses between two attempts of a host that stands by
 
 log = structlog.get_logger(__name__)
@@ -76,9 +74,10 @@ class Leader:
         self._problems: list[Problem] = []
         self._table_problems: list[Problem] = []
         self._watermark_problems: list[Problem] = []
-        self._notice_problems: list[Problem] = []
         self._committer: Committer | None = None
         self._notifier: Notifier | None = None
+        # What this host knows to be acknowledged counts until it ends, also if the cursor was not written any more.
+        self._cursor = Cursor(blobs, deps.config.sink.prefix, deps.chain, now=deps.now, clock=deps.clock)
         self._endpoint = endpoint
         self._deps = deps
         self._blobs = blobs
@@ -93,7 +92,9 @@ class Leader:
     @property
     def problems(self) -> list[Problem]:
         """Problems that need an action."""
-        return [*self._problems, *self._table_problems, *self._watermark_problems, *self._notice_problems]
+        failure = self._notifier.problem if self._notifier else None
+        notices = [problems.of(self._deps.config, problems.SINK, failure)] if failure else []
+        return [*self._problems, *self._table_problems, *self._watermark_problems, *notices]
 
     async def run(self) -> None:
         """Compete for the leader lease until cancelled, or until another resource owns the chain."""
@@ -181,43 +182,9 @@ class Leader:
 
     async def _notify(self, keeper: Keeper, config: NoticesConfig) -> None:
         """Send notices until cancelled."""
-        deps, failures, since = self._deps, 0, 0.0
         async with self._receiver(config) as receiver:
-            notifier = self._new_notifier(config, receiver, keeper.check)
-            while True:
-                keeper.check()
-                pause = NOTICE_SECONDS
-                if self.fleet is not None:  # all files are known
-                    self._notifier = notifier
-                    failed = await self._noticed(notifier.advance(self._extents()))
-                    since = deps.clock() if not failures else since
-                    failures = failures + 1 if failed else 0
-                    self._notice_problems = self._lasting(failed, deps.clock() - since)
-                    if failed:
-                        after = failed.retry_after if isinstance(failed, NoticeFailed) else 0.0
-                        own = min(NOTICE_RETRY_SECONDS, NOTICE_SECONDS * 2 ** min(failures, 16))
-                        pause = max(after, own * deps.rng.uniform(0.5, 1))
-                await asyncio.sleep(pause)
-
-    async def _noticed(self, work: Awaitable[None]) -> NoticeFailed | StorageError | Blocked | None:
-        """Send notices; the failure, if there was one."""
-        try:
-            await work
-        except (NoticeFailed, StorageError, Blocked) as error:
-            if times := self._throttle.again("notices", str(error)):
-                log.warning("failed to send a notice; retrying", error=str(error), times=times)
-            return error
-        if times := self._throttle.over("notices"):
-            log.info("notices are acknowledged again", failures=times)
-        return None
-
-    def _lasting(self, failed: NoticeFailed | StorageError | Blocked | None, seconds: float) -> list[Problem]:
-        """The problem of a failure that a user must correct, or that lasts."""
-        if failed is None:
-            return []
-        if isinstance(failed, NoticeFailed) and not failed.lasting and seconds < NOTICE_PATIENCE_SECONDS:
-            return []
-        return [problems.of(self._deps.config, problems.SINK, failed)]
+            self._notifier = self._new_notifier(config, receiver, keeper.check)
+            await self._notifier.run(self._extents)
 
     @asynccontextmanager
     async def _receiver(self, config: NoticesConfig) -> AsyncIterator[Receiver]:
@@ -228,18 +195,22 @@ class Leader:
             await receiver.close()
 
     def _extents(self) -> list[Extent]:
-        """The files that are known."""
-        return [
-            Extent(era.incarnation, era.chain, {name: ledger.next for name, ledger in era.ledgers.items()})
-            for era in self._measured.eras
-        ]
+        """All segments with the ends of the files that are known; empty before the first measurement.
+
+        The measurement leaves out segments whose files are all in batches; notices of these files may still be unsent.
+        """
+        if self.fleet is None:
+            return []
+        unknown = dict.fromkeys(self._partitions.partition_ids)
+        ends = {era.incarnation: {p: ledger.next for p, ledger in era.ledgers.items()} for era in self._measured.eras}
+        return [Extent(era.incarnation, era.chain, ends.get(era.incarnation, unknown)) for era in self._eras()]
 
     def _new_notifier(self, config: NoticesConfig, receiver: Receiver, check: Callable[[], None]) -> Notifier:
         deps = self._deps
         origin = Origin(self._blobs.url, self._prefix, deps.chain, deps.info.name)
         return Notifier(
-            self._blobs, origin, config.format, receiver.post, now=deps.now, clock=deps.clock, metrics=deps.metrics,
-            check=check,
+            origin, config.format, receiver.post, self._cursor, now=deps.now, clock=deps.clock, rng=deps.rng,
+            metrics=deps.metrics, check=check,
         )  # fmt: skip
 
     async def notify_rest(self) -> None:
@@ -251,7 +222,7 @@ class Leader:
             return
         token, blobs = str(uuid4()), self._blobs
         unknown = dict.fromkeys(self._partitions.partition_ids)
-        with contextlib.suppress(StorageError, Blocked, NoticeFailed, TimeoutError):
+        with contextlib.suppress(StorageError, TimeoutError):
             async with asyncio.timeout(REST_SECONDS), self._receiver(config) as receiver:
                 await take_lead(blobs, self._prefix, token, self._seconds, self._deps.clock)
                 try:
@@ -274,7 +245,6 @@ class Leader:
         self._problems = []
         self._table_problems = []
         self._watermark_problems = []
-        self._notice_problems = []
         self._committer = None
         self._notifier = None
         self._partitions.allow_rest(True)

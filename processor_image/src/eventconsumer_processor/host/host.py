@@ -13,6 +13,7 @@ release).
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -70,6 +71,7 @@ class Host:
         self._stop = asyncio.Event()
         self._state = HostState.STARTING
         self._blocked: list[Problem] = []
+        self._since: dict[tuple[str, str], datetime] = {}  # field and reason of a problem -> since when it is there
         self._partitions: PartitionManager | None = None
         self._leader: Leader | None = None
         self.replayed: Totals | None = None  # the totals of a completed replay
@@ -116,10 +118,16 @@ class Host:
             state=state,
             partition_count=len(partitions.partition_ids) if partitions else None,
             partitions=partitions.reports() if partitions else [],
-            problems=_distinct(found),
+            problems=self._dated(_distinct(found)),
             fleet=leader.fleet if leader else None,
             storage=self._storage() if partitions else None,
         )
+
+    def _dated(self, found: list[Problem]) -> list[Problem]:
+        """The problems with the times since when they are there."""
+        now = utc_now()
+        self._since = {(each.field, each.reason): self._since.get((each.field, each.reason), now) for each in found}
+        return [each.model_copy(update={"since": self._since[each.field, each.reason]}) for each in found]
 
     def _storage(self) -> StorageReport:
         partitions, leader, table = self._partitions, self._leader, self._config.table

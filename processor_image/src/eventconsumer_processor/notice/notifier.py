@@ -1,46 +1,38 @@
 """Sends a notice for each file: at least once, in the order of the files of each partition.
 
-A cursor in storage, `<prefix>/_notices.json`, says up to where the endpoint has acknowledged notices. It is written
-after the acknowledgement, so a host that takes over repeats some notices and skips none. Two hosts at once repeat
-notices: each write names the version that it replaces, so the slower one reads the cursor again.
+Partitions are independent: each goes through its own files, segment after segment, and a failure delays only the
+notices behind it. `cursor` says up to where they are acknowledged, `pace` when to try again.
 
-The segments of a chain follow each other: the first notice of a segment is sent after the last one of the segment
-before.
+The end of a segment is known from storage: `hub accept` seals a partition behind its last file before it writes the
+record of the next segment. A file that is missing is thereby never mistaken for the end.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from random import Random
 
 import structlog
-from pydantic import AwareDatetime, Field, ValidationError
 
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_report import COUNT_MAX, NoticesReport
-from eventconsumer_api.identity import RECORD_MAX_BYTES
-from eventconsumer_api.model import Report
+from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.v1alpha1 import NoticeFormat
 from eventconsumer_processor.errors import NoticeFailed
 from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.notice import pace
+from eventconsumer_processor.notice.cursor import Cursor, Place, Places
 from eventconsumer_processor.notice.message import Message, Origin, message
+from eventconsumer_processor.notice.pace import Failing, Failure
 from eventconsumer_processor.sink.slots import Chain, Slot
-from eventconsumer_storage.blobs import BlobStore
-from eventconsumer_storage.errors import Conflict, Damaged, StorageError
+from eventconsumer_storage.errors import Damaged, StorageError
 
 PARTITIONS_AT_ONCE = 8
-SAVE_SECONDS = 1.0  # between two writes of the cursor
+LOOK_SECONDS = 1.0  # between two looks for files without a notice, which send no request if there is none
+_READ, _SAVE = "read cursor", "write cursor"  # in place of a partition
 
 log = structlog.get_logger(__name__)
-
-
-class NoticesRecord(Report):
-    """The content of `_notices.json`."""
-
-    chain: str = Field(description="Identity of the chain of the files.")
-    written_at: AwareDatetime = Field(description="Time of the write, by the clock of the host.")
-    incarnation: str = Field(description="The segment of `next`; all notices of earlier segments are acknowledged.")
-    next: dict[str, int] = Field(description="Partition id -> start of the first file without an acknowledged notice.")
 
 
 @dataclass(frozen=True)
@@ -58,9 +50,23 @@ class Extent:
     next: Mapping[str, int | None]
 
 
-def cursor_name(prefix: str) -> str:
-    """Blob name of the cursor."""
-    return f"{prefix}/_notices.json"
+def waiting(extents: Sequence[Extent], places: Places) -> list[str]:
+    """PURE: the partitions that may have files without an acknowledged notice.
+
+    Args:
+        extents: The segments of the chain, the newest last.
+        places: Up to where notices are acknowledged.
+    """
+    newest = extents[-1]
+
+    def may_have(partition: str) -> bool:
+        place = places.of(partition)
+        if place.incarnation != newest.incarnation:
+            return True
+        end = newest.next.get(partition, -1)  # absent: no host has opened the partition yet
+        return end is None or end > (-1 if place.next is None else place.next)
+
+    return sorted(name for name in {*places.known, *(name for each in extents for name in each.next)} if may_have(name))
 
 
 class Notifier:
@@ -68,123 +74,194 @@ class Notifier:
 
     def __init__(
         self,
-        blobs: BlobStore,
         origin: Origin,
         kind: NoticeFormat,
         post: Callable[[Message], Awaitable[None]],
+        cursor: Cursor,
         *,
         now: Callable[[], datetime],
         clock: Callable[[], float],
+        rng: Random,
         metrics: Metrics,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """Create a notifier; sends no request.
 
         Args:
-            blobs: The container of the files.
             origin: The consumer.
             kind: Format of the notices.
             post: Sends one notice; raises `NoticeFailed` or `Blocked`.
+            cursor: Up to where notices are acknowledged; it is read again.
             now: Wall clock, in UTC.
             clock: Seconds, for durations.
+            rng: Varies pauses.
             metrics: Counts notices.
             check: Called before each notice; raises if this host must not send any more.
         """
-        self._blobs = blobs
+        cursor.doubt()
         self._origin = origin
-        self._name = cursor_name(origin.prefix)
         self._kind = kind
         self._post = post
+        self._cursor = cursor
         self._now = now
         self._clock = clock
+        self._rng = rng
         self._metrics = metrics
         self._check = check
-        self._incarnation = ""
-        self._next: dict[str, int] = {}  # of that segment
-        self._etag: str | None = None
-        self._read = False  # whether the cursor is as in storage, apart from `_changed`
-        self._changed = False
-        self._saved_at = clock()
-        self._saving = asyncio.Lock()
-        self._failed = False  # in this round: no further notice
-        self._pending = 0
+        self._throttle = LogThrottle(clock)
+        self._slots = asyncio.Semaphore(PARTITIONS_AT_ONCE)
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # by partition
+        self._failing: dict[str, Failing] = {}  # by partition, and that of the cursor
+        self._oldest: dict[str, datetime] = {}  # partition -> commit of its first file without a notice
+        self._pending: int | None = None
         self._acknowledged_at: datetime | None = None
 
     @property
     def report(self) -> NoticesReport | None:
         """The report; None before the cursor was read."""
-        if not self._incarnation:
+        if self._pending is None:
             return None
-        return NoticesReport(pending_events=self._pending, acknowledged_at=self._acknowledged_at)
+        oldest = min(self._oldest.values(), default=None)
+        age = max(0.0, (self._now() - oldest).total_seconds()) if oldest else 0.0
+        return NoticesReport(
+            pending_events=self._pending, pending_seconds=round(age, 1), acknowledged_at=self._acknowledged_at
+        )
+
+    @property
+    def problem(self) -> Failure | None:
+        """The failure that somebody must act on."""
+        return pace.problem(self._failing.values(), self._clock())
+
+    async def run(self, extents: Callable[[], Sequence[Extent]]) -> None:
+        """Send notices until cancelled.
+
+        Args:
+            extents: The segments of the chain, the newest last; empty: not known yet.
+
+        Raises:
+            LeaseLost: This host must not send any more.
+        """
+        try:
+            while True:
+                self._check()
+                if found := extents():
+                    await self._start(found, begin=True)
+                await asyncio.sleep(LOOK_SECONDS)
+                await self._collect(found)
+        finally:
+            self._cancel()
 
     async def advance(self, extents: Sequence[Extent], *, begin: bool = True) -> None:
-        """Send the notices of all files without an acknowledged one, until one fails.
+        """Send the notices of each partition until its last file, or until one fails.
 
         Args:
             extents: The segments of the chain, the newest last.
             begin: If there is no cursor, begin at the ends of the newest segment; otherwise send nothing.
 
         Raises:
-            NoticeFailed: The endpoint did not acknowledge a notice.
-            Blocked: The credential cannot be used.
-            StorageError: A request failed. The next call continues.
+            LeaseLost: This host must not send any more.
         """
-        if not self._read and not await self._learn(extents, begin=begin):
+        try:
+            await self._start(extents, begin=begin)
+            while self._tasks:
+                await asyncio.wait(self._tasks.values(), timeout=LOOK_SECONDS)
+                await self._collect(extents)
+            await self._save(last=True)
+        finally:
+            self._cancel()
+
+    async def _start(self, extents: Sequence[Extent], *, begin: bool) -> None:
+        """Start to send the notices of each partition that has some and is due."""
+        newest = extents[-1]
+        ends = {name: Place(newest.incarnation, end) for name, end in newest.next.items() if end is not None}
+        first = Places(newest.incarnation, ends) if begin else None
+        if not pace.due([_READ], self._failing, (), self._clock()):
             return
-        self._failed = False
-        numbers = {extent.incarnation: number for number, extent in enumerate(extents)}
         try:
-            for extent in extents[numbers[self._incarnation] :]:
-                if extent.incarnation != self._incarnation:
-                    self._incarnation, self._next, self._changed = extent.incarnation, {}, True
-                await self._advance_segment(extent)
-                if self._failed:  # another host wrote the cursor
-                    return
-        finally:
-            self._count_pending(extents[numbers[self._incarnation] :])
+            known = await self._cursor.read([each.incarnation for each in extents], first)
+        except StorageError as error:
+            self._failed(_READ, error)
+            return
+        self._over(_READ)
         await self._save()
+        places = self._cursor.places
+        if not known or places is None or _SAVE in self._failing:
+            return
+        names = waiting(extents, places)
+        for name in self._failing.keys() - {*names, _READ, _SAVE}:  # another host has sent them
+            self._over(name)
+        self._oldest = {name: time for name, time in self._oldest.items() if name in names}
+        for name in pace.due(names, self._failing, self._tasks, self._clock()):
+            self._tasks[name] = asyncio.create_task(self._follow(name, extents))
+        self._count_pending(extents)
 
-    async def _advance_segment(self, extent: Extent) -> None:
-        limit = asyncio.Semaphore(PARTITIONS_AT_ONCE)
+    async def _collect(self, extents: Sequence[Extent]) -> None:
+        """Take the results of partitions that are at their end or failed, and write the cursor."""
+        for name, task in [(name, task) for name, task in self._tasks.items() if task.done()]:
+            del self._tasks[name]
+            task.result()
+        await self._save()
+        if extents:
+            self._count_pending(extents)
 
-        async def follow(partition: str, end: int | None) -> None:
-            async with limit:
-                await self._follow(extent, partition, end)
+    def _cancel(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        self._tasks.clear()
 
-        behind = [(name, end) for name, end in extent.next.items() if end is None or self._next.get(name, -1) < end]
-        tasks = [asyncio.create_task(follow(*each)) for each in behind]
+    async def _follow(self, partition: str, extents: Sequence[Extent]) -> None:
+        """Send the notices of one partition, in order, until one fails."""
         try:
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-        finally:
-            for task in tasks:
-                task.cancel()
-        failures = [result for result in results if isinstance(result, BaseException)]
-        # The cursor is written although notices failed: otherwise a new leader repeats those that succeeded.
-        if failures:
-            await self._save()
-            raise max(failures, key=_weight)
+            while _SAVE not in self._failing and (found := await self._next(partition, extents)) is not None:
+                extent, slot = found
+                if not slot.tombstone:  # the content of a pruned file does not exist any more
+                    self._oldest[partition] = slot.committed_at
+                    async with self._slots:
+                        await self._send(extent.incarnation, partition, slot)
+                self._cursor.move(partition, Place(extent.incarnation, slot.last + 1))
+                self._oldest.pop(partition, None)
+                self._over(partition)
+        except (NoticeFailed, StorageError, Blocked) as error:
+            self._failed(partition, error)
 
-    async def _follow(self, extent: Extent, partition: str, end: int | None) -> None:
-        """Send the notices of one partition, in order; one that fails is sent again in the next round."""
-        chain = extent.chain(partition)
-        position = self._next.get(partition)
-        if position is None:
-            position = await chain.start()
+    async def _next(self, partition: str, extents: Sequence[Extent]) -> tuple[Extent, Slot] | None:
+        """The first file of a partition without an acknowledged notice; None: there is none yet.
+
+        Raises:
+            Damaged: A file is missing, or is not a file of the chain.
+            StorageError: A request failed.
+        """
+        names = [extent.incarnation for extent in extents]
+        while (places := self._cursor.places) is not None:
+            place = places.of(partition)
+            number = names.index(place.incarnation)
+            extent, later = extents[number], extents[number + 1 :]
+            chain, position = extent.chain(partition), place.next
             if position is None:
-                return  # no host has opened the partition yet
-            self._next[partition] = position
-        while (end is None or position < end) and not self._failed:
-            slot = await chain.at(position)
-            if slot is None:
-                if end is None:
-                    return
-                raise Damaged(f"file {chain.path(position)} is missing, so its notice cannot be sent: restore it")
-            if not slot.tombstone:  # the content of a pruned file does not exist any more
-                await self._send(extent.incarnation, partition, slot)
-            self._next[partition] = position = slot.last + 1
-            self._changed = True
-            if self._clock() - self._saved_at >= SAVE_SECONDS:
-                await self._save()
+                position = await chain.start()
+            slot = None if position is None else await self._at(chain, position, extent.next.get(partition), later)
+            if slot is not None:
+                return extent, slot
+            if not later:
+                return None
+            self._cursor.move(partition, Place(later[0].incarnation))
+        return None
+
+    async def _at(self, chain: Chain, position: int, end: int | None, later: Sequence[Extent]) -> Slot | None:
+        """The file at a position; None: the segment has no further file now."""
+        if not later and end is not None and position >= end:
+            return None
+        slot = await chain.at(position)
+        if slot is not None:
+            return slot
+        if later:
+            # A partition that the hub of the next segment does not have was not sealed.
+            ended = later[0].chain(chain.partition).opening is None or await chain.is_sealed(position)
+        else:
+            ended = end is None
+        if not ended:
+            raise Damaged(f"file {chain.path(position)} is missing, so its notice cannot be sent: restore it")
+        return None
 
     async def _send(self, incarnation: str, partition: str, slot: Slot) -> None:
         self._check()
@@ -192,85 +269,39 @@ class Notifier:
             await self._post(message(self._kind, self._origin, incarnation, partition, slot))
         except EventConsumerError as error:
             refused = isinstance(error, NoticeFailed) and error.only_this
-            self._failed |= not refused
             self._metrics.notices.labels("refused" if refused else "failed").inc()
             raise
         self._metrics.notices.labels("acknowledged").inc()
         self._acknowledged_at = self._now()
 
-    async def _learn(self, extents: Sequence[Extent], *, begin: bool) -> bool:
-        """Read the cursor, or begin one; returns whether there is one."""
-        blob = await self._blobs.read(self._name, RECORD_MAX_BYTES)
-        self._etag = blob.info.etag if blob else None
-        record = self._parsed(blob.data) if blob else None
-        if record is not None and record.chain == self._origin.chain:
-            if record.incarnation not in {extent.incarnation for extent in extents}:
-                raise Damaged(
-                    f"the cursor of notices, blob {self._name}, names a segment that this host does not know. If no "
-                    f"host registers with it soon, restore its record in _segments/; as the last resort, {_REMEDY}"
-                )
-            # What this host knows to be acknowledged counts, too.
-            known = self._next if record.incarnation == self._incarnation else {}
-            self._incarnation = record.incarnation
-            self._next = {**record.next, **{name: max(at, record.next.get(name, at)) for name, at in known.items()}}
-            self._read = True
-            return True
-        if not begin:
-            return False
-        newest = extents[-1]
-        self._incarnation = newest.incarnation
-        self._next = {name: end for name, end in newest.next.items() if end is not None}
-        self._read = self._changed = True
-        await self._save()
-        log.info("notices begin with the next files", partitions=len(self._next))
-        return self._read
-
-    def _parsed(self, data: bytes) -> NoticesRecord:
+    async def _save(self, *, last: bool = False) -> None:
+        """Write the cursor. While that fails no notice is sent: a host that takes over would repeat all of them."""
+        if not pace.due([_SAVE], self._failing, (), self._clock()):
+            return
         try:
-            return NoticesRecord.model_validate_json(data)
-        except ValidationError:
-            raise Damaged(f"cannot parse the cursor of notices, blob {self._name}: {_REMEDY}") from None
+            if await self._cursor.save(last=last):
+                self._over(_SAVE)
+        except StorageError as error:
+            self._failed(_SAVE, error)
 
-    async def _save(self) -> None:
-        """Write the cursor if it changed. If another host wrote it, this round ends, and the next one reads it again.
+    def _failed(self, name: str, error: Failure) -> None:
+        self._failing[name] = pace.failed(self._failing.get(name), error, self._clock(), self._rng.random())
+        if times := self._throttle.again(name, str(error)):
+            log.warning("failed to send a notice; retrying", of=name, error=str(error), times=times)
 
-        Raises:
-            StorageError: It was not written, or the outcome is unknown: the next round reads it again.
-        """
-        async with self._saving:
-            if not self._changed or not self._read:
-                return
-            record = NoticesRecord(
-                chain=self._origin.chain,
-                written_at=self._now(),
-                incarnation=self._incarnation,
-                next=dict(sorted(self._next.items())),
-            )
-            data = record.model_dump_json(by_alias=True, indent=1).encode()
-            self._changed, self._saved_at = False, self._clock()
-            try:
-                self._etag = await self._blobs.put(self._name, data, if_match=self._etag, if_absent=self._etag is None)
-            except StorageError as error:
-                self._read, self._changed, self._failed = False, True, True
-                if not isinstance(error, Conflict):
-                    raise
+    def _over(self, name: str) -> None:
+        self._failing.pop(name, None)
+        if times := self._throttle.over(name):
+            log.info("notices are acknowledged again", of=name, failures=times)
 
     def _count_pending(self, extents: Sequence[Extent]) -> None:
         """Count the sequence numbers in files without an acknowledged notice, as far as they are known."""
-        pending = 0
+        places, pending = self._cursor.places, 0
+        if places is None:
+            return
         for extent in extents:
-            known = self._next if extent.incarnation == self._incarnation else {}
-            pending += sum(max(0, end - known[name]) for name, end in extent.next.items() if end and name in known)
+            for name, end in extent.next.items():
+                place = places.of(name)
+                if end is not None and place.incarnation == extent.incarnation and place.next is not None:
+                    pending += max(0, end - place.next)
         self._pending = min(pending, COUNT_MAX)
-
-
-_REMEDY = "delete it, and notices begin with the files that are written after that"
-
-
-def _weight(failure: BaseException) -> int:
-    """The failure to report: what ends the leadership, then storage, then the endpoint, then a single notice."""
-    if isinstance(failure, NoticeFailed):
-        return 0 if failure.only_this else 1
-    if isinstance(failure, Blocked):
-        return 1
-    return 2 if isinstance(failure, StorageError) else 3

@@ -10,12 +10,11 @@ from pydantic import ValidationError
 
 from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, manifest_name
 from eventconsumer_spark.errors import FilesChangedError, ManifestError
-from eventconsumer_spark.storage.store import BlobFacts, BlobStore
+from eventconsumer_spark.storage.store import CHECKS, BlobFacts, BlobStore
 
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 """A manifest is parsed only below this size; 100,000 files need about 25 MB."""
 
-_LOOKERS = 16  # Parallel HEAD requests: the check is bound by latency.
 _NAMED = 5  # Maximum number of files named in a message.
 
 
@@ -54,7 +53,7 @@ def check_files(store: BlobStore, manifest: BatchManifest) -> None:
     Raises:
         FilesChangedError: Some are missing or different; names them.
     """
-    with ThreadPoolExecutor(_LOOKERS) as pool:
+    with ThreadPoolExecutor(CHECKS) as pool:
         found = pool.map(lambda file: store.facts(file.path), manifest.files)
         differences = [text for text in map(difference, manifest.files, found) if text]
     if differences:

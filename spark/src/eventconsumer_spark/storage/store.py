@@ -19,6 +19,9 @@ from eventconsumer_storage.sync_blobs import SyncBlobStore
 
 log = logging.getLogger("eventconsumer.spark")
 
+CHECKS = 16
+"""Checks of files at the same time: they are bound by latency."""
+
 
 @dataclass(frozen=True)
 class BlobFacts:
@@ -80,7 +83,7 @@ class SinkContainer:
 
     def __init__(self, account: StorageAccount, container: str) -> None:
         self._place = f"container {container} of {account.endpoint}"
-        self._blobs = SyncBlobStore(account, container)
+        self._blobs = SyncBlobStore(account, container, CHECKS + 1)  # and the renewal of the claim
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ import pytest
 from eventconsumer_api import labels
 from eventconsumer_api.host_report import HostReport
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.quantities import canonical
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import KubernetesApi
@@ -20,7 +21,6 @@ from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.resource.load import load
 from eventconsumer_operator.resource.pods import host_template
-from eventconsumer_operator.resource.quantities import canonical
 from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings
 from tests.contract.operator.conftest import Cluster

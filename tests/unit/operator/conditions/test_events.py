@@ -162,7 +162,7 @@ def disrupted(reason: str, message: str = "") -> Manifest:
             "HostProbeFailed",
             "(exit code 0), most likely because",
         ),
-        (ended(reason="Error", exitCode=137), "HostProbeFailed", "exit code 137"),
+        (ended(reason="Error", exitCode=137), "HostKilled", "was killed (exit code 137)"),
         (ended(reason="Error", exitCode=143), "HostProbeFailed", "exit code 143"),
         (disrupted("EvictionByEvictionAPI", "Eviction API: evicting"), "HostEvicted", "Eviction API: evicting"),
         (disrupted("TerminationByKubelet", "low on memory"), "HostEvicted", "low on memory"),
@@ -189,15 +189,14 @@ def test_many_with_one_reason_make_one_sentence() -> None:
     assert "orders-host-1" not in text
 
 
-async def test_a_restart_is_told_once_in_an_event_and_for_a_while_in_the_condition() -> None:
+async def test_a_restart_is_told_once_in_an_event_and_in_the_condition_until_the_host_is_ready() -> None:
     api = FakeKubernetes()
     recorder = Recorder(api)
-    world = observed(
-        hosts=stateful_set(8, 8), reports={"a": report(fleet=fleet())}, pods=(ended(reason="OOMKilled", exitCode=137),)
-    )
+    killed = ended(reason="OOMKilled", exitCode=137)
+    world = observed(hosts=stateful_set(8, 7), reports={"a": report(fleet=fleet())}, pods=(killed,))
     status = status_of(world)
     available = status.condition(ConditionType.HOSTS_AVAILABLE)
-    assert available is not None and available.status == "True"
+    assert available is not None and available.status == "False"
     assert "raise spec.pods.resources.limits.memory" in available.message
     for _ in range(3):
         await recorder.record(world, status)
@@ -207,9 +206,13 @@ async def test_a_restart_is_told_once_in_an_event_and_for_a_while_in_the_conditi
     await recorder.record(again, status)
     counts = {event["reason"]: event["count"] for event in await events(api)}
     assert counts["HostOutOfMemory"] == 2
-    later = observed(hosts=stateful_set(8, 8), pods=world.pods, now=NOW + timedelta(minutes=11))
-    calm = status_of(later).condition(ConditionType.HOSTS_AVAILABLE)
-    assert calm is not None and "OutOfMemory" not in calm.message
+    late = observed(hosts=stateful_set(8, 7), pods=world.pods, now=NOW + timedelta(minutes=11))
+    killed["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    other = ended("orders-host-1", reason="Error", exitCode=3)
+    ready = observed(hosts=stateful_set(8, 7), reports={"a": report(fleet=fleet())}, pods=(killed, other))
+    for seen, named in ((late, ""), (ready, "pod orders-host-1: HostExited")):
+        calm = status_of(seen).condition(ConditionType.HOSTS_AVAILABLE)
+        assert calm is not None and "OutOfMemory" not in calm.message and named in calm.message
 
 
 def test_times_are_read_as_the_api_server_writes_them() -> None:

@@ -112,7 +112,7 @@ FACTS = st.builds(
     problems=st.sampled_from([(), (HostProblem(Reason.FENCED, "spec.x", "told"),)]),
     pod_failures=st.sampled_from([(), (PodFailure("a", PodCause.ENDED, "Evicted"),)]),
     desired=COUNT, ready=COUNT, existing=COUNT, current=COUNT, total=COUNT, owned=COUNT,
-    reported=st.booleans(),
+    reported=st.booleans(), leading=st.booleans(),
     behind=st.sampled_from([None, True, False]),
     spark=st.builds(
         SparkFacts,
@@ -135,5 +135,7 @@ def test_stalled_excludes_progress_and_readiness(facts: Facts) -> None:
 
 def test_a_failed_batch_needs_a_person_though_hosts_go_on() -> None:
     failed = SparkFacts(enabled=True, batches=(BATCH, FAILED))
-    facts = Facts(desired=2, ready=2, existing=2, current=2, reported=True, total=8, owned=8, spark=failed)
+    facts = Facts(
+        desired=2, ready=2, existing=2, current=2, reported=True, leading=True, total=8, owned=8, spark=failed
+    )
     assert (stalled(facts).status, reconciling(facts).status) == ("True", "False")

@@ -210,6 +210,33 @@ def test_a_problem_of_hosts_stalls_once_with_field_and_remedy() -> None:
     assert message(status, "Ready") == "spec.sink.container: storage refuses it: rename it"
 
 
+def cut_off(hosts: int, seconds: float = 5) -> dict[str, Any]:
+    """Reports of six hosts, some of which cannot reach storage since `seconds`."""
+    problem = Problem(
+        field="spec.sink", reason="StorageUnreachable", message="no answer", since=NOW - timedelta(seconds=seconds)
+    )
+    first = {"orders-host-0": report(fleet=fleet())}
+    return first | {
+        f"orders-host-{number}": report(problems=(problem,) if number > 5 - hosts else ()) for number in range(1, 6)
+    }
+
+
+def test_one_host_of_six_that_is_cut_off_needs_no_person_at_first() -> None:
+    status = status_of(healthy(reports=cut_off(1)))
+    assert verdict(status, "Stalled") == ("False", "Available")
+    assert verdict(status, "Ready") == ("True", "Available")
+    named = "1 of 6 hosts (orders-host-5) since 2026-11-21 11:59:55 UTC: spec.sink: no answer"
+    assert named in message(status, "Ready") and named in message(status, "Draining")
+    lasting = status_of(healthy(reports=cut_off(2, seconds=121)))
+    assert verdict(lasting, "Stalled") == ("True", "StorageUnreachable")
+    assert message(lasting, "Stalled").startswith("2 of 6 hosts (orders-host-4 (and 1 more)) since ")
+
+
+def test_what_no_host_can_reach_needs_a_person_at_once() -> None:
+    reports = {name: each for name, each in cut_off(5).items() if each.problems}
+    assert verdict(status_of(healthy(reports=reports)), "Stalled") == ("True", "StorageUnreachable")
+
+
 def test_the_order_in_which_hosts_answer_does_not_matter() -> None:
     other = Problem(field="spec.eventHub.name", reason="EventHubNotFound", message="no such hub")
     one = {"a": report(problems=(PROBLEM,)), "b": report(problems=(other,))}
@@ -281,7 +308,11 @@ def test_a_new_host_that_is_never_ready_is_named_and_the_others_go_on() -> None:
     three = SPEC | {"scaling": {"partitionsPerHost": 3}}
     hosts = stateful_set(3, 1)
     young = status_of(healthy(spec=three, hosts=hosts, pods=(old, made(1, 2, **unready(2)), made(2, 2)), reports=TWO))
-    assert message(young, "HostsAvailable") == "1 of 3 hosts are ready"
+    begun = (NOW - timedelta(minutes=2)).isoformat()
+    assert message(young, "HostsAvailable") == (
+        f"1 of 3 hosts are ready; pod orders-host-1 (and 1 more) has not been ready since {begun}: its container runs, "
+        "and the host is not ready yet"
+    )
     late = status_of(healthy(spec=three, hosts=hosts, pods=(old, made(1, 9, **unready(4)), made(2, 9)), reports=TWO))
     since = (NOW - timedelta(minutes=4)).isoformat()
     for kind in ("HostsAvailable", "Ready", "Reconciling"):
@@ -294,6 +325,16 @@ def test_a_new_host_that_is_never_ready_is_named_and_the_others_go_on() -> None:
     named = status_of(healthy(spec=three, hosts=hosts, pods=(old, made(1, 9, **failing)), reports=TWO))
     assert verdict(named, "Stalled") == ("True", "HostsFailing")
     assert "has not been ready since" not in message(named, "HostsAvailable")
+
+
+def test_without_a_scheduler_the_first_pod_is_named_at_once_with_its_reason() -> None:
+    waits = pod("orders-host-0", phase="Pending")
+    waits["metadata"]["creationTimestamp"] = "2026-11-21T11:59:58Z"
+    status = status_of(healthy(hosts=stateful_set(2, 0), pods=(waits,), reports={}))
+    for kind in ("HostsAvailable", "Ready"):
+        assert "pod orders-host-0 has not been ready since 2026-11-21T11:59:58Z: not yet scheduled" in message(
+            status, kind
+        )
 
 
 def test_pods_that_fail_are_shown_by_their_reason() -> None:
@@ -479,6 +520,43 @@ def test_the_failed_job_of_a_committed_batch_is_history() -> None:
     status = status_of(world)
     assert verdict(status, "SparkHealthy") == ("True", "Idle")
     assert status.spark is not None and (status.spark.last_batch, status.spark.reason) == (1, "Age")
+
+
+def test_without_a_leading_host_the_last_word_about_spark_stands_and_says_since_when() -> None:
+    failed = job(
+        NAME, type="Failed", reason="BackoffLimitExceeded", message="it failed", lastTransitionTime=NOW.isoformat()
+    )
+    before = status_of(with_batch(failed))
+    assert before.hosts.no_leader_since is None
+    later = NOW + timedelta(minutes=1)
+    changes: dict[str, Any] = {"spec": SCALED | SPARK, "reports": {"orders-host-1": report()}}
+    once = status_of(healthy(**changes, status=before, now=later))
+    again = status_of(healthy(**changes, status=once, now=later + timedelta(minutes=1)))
+    for status in (once, again):
+        assert status.hosts.no_leader_since == later
+        assert verdict(status, "SparkHealthy") == ("False", "SparkRetrying")
+        assert message(status, "SparkHealthy") == (
+            "not confirmed since 2026-11-21 12:01:00 UTC, because no leading host reports: "
+            + message(before, "SparkHealthy")
+        )
+    back = status_of(with_batch(failed, status=again, now=later + timedelta(minutes=2)))
+    assert back.hosts.no_leader_since is None
+    assert "not confirmed" not in message(back, "SparkHealthy")
+
+
+def test_a_suspension_does_not_end_a_failure_that_needs_a_person() -> None:
+    memory = SparkStatus(last_batch=1, attempt=3, failures=3, last_failure="no room", next_attempt_time=NOW)
+    before = status_of(with_batch(status=EventConsumerStatus(spark=memory, observed_generation=1)))
+    spec = SCALED | SPARK | {"suspend": True}
+    status = status_of(healthy(spec=spec, hosts=stateful_set(0, 0), reports={}, status=before))
+    assert verdict(status, "SparkHealthy") == ("False", "SparkFailed")
+    assert verdict(status, "Stalled") == ("True", "SparkFailed")
+
+
+def test_before_the_first_report_nothing_is_said_about_batches() -> None:
+    status = status_of(healthy(spec=SCALED | SPARK, reports={"orders-host-1": report()}))
+    assert verdict(status, "SparkHealthy") == ("Unknown", "NoReport")
+    assert status.hosts.no_leader_since is None
 
 
 # --- writing -------------------------------------------------------------------------------------------------------

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api import labels
+from eventconsumer_api.quantities import canonical
 from eventconsumer_api.scheduling import RESERVED_DOMAINS
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.resource.names import selector
 from eventconsumer_operator.resource.pods import host_template
-from eventconsumer_operator.resource.quantities import canonical
 from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings, parse_settings
 from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, consumer, observed, spec_with

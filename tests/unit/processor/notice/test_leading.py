@@ -6,11 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
+from eventconsumer_api.host_config import ResourceRef
+from eventconsumer_processor.batch.log import BatchLog
+from eventconsumer_processor.batch.plan import freeze
 from eventconsumer_processor.errors import NoticeFailed
+from eventconsumer_processor.notice.cursor import NoticesRecord, cursor_name
 from eventconsumer_processor.notice.message import Message
+from eventconsumer_processor.sink.slots import incarnation
 from tests.support.fakes.hub import FakeHub
 from tests.support.fakes.virtual import virtual
-from tests.unit.processor.fleets import Fleet, until
+from tests.unit.processor.chains import NOON, draft
+from tests.unit.processor.fleets import INFO, Fleet, until
 from tests.unit.processor.stage import virtual_clock
 
 URL = "spec.sink.notices.url"
@@ -156,3 +162,29 @@ def test_a_host_that_stops_sends_the_rest_unless_another_one_leads(order: int) -
             assert len(receiver.asked) == asked, "another host leads"
 
     run()
+
+
+@virtual
+async def test_the_rest_of_an_ended_segment_is_announced_although_batches_are_in_the_next_one() -> None:
+    receiver, newest = Receiver(), incarnation(INFO)
+    fleet = Fleet(FakeHub(1), leading=True, endpoint=lambda _: receiver, earlier=["before"])
+    receiver.open = 1
+    for era, first in (("before", 0), (newest, 500)):
+        chain = fleet.chain("0", era)
+        await chain.begin(first)
+        for start in (first, first + 10):
+            await chain.put(draft(start, start + 9, f"{era}-{start}"), b"x")
+    await fleet.chain("0", "before").seal(20, b"")
+    slots = await fleet.chain("0", newest).listed()
+    batch = freeze(
+        None, {"0": slots[:1]}, {"0": 500}, resource=ResourceRef(namespace="shop", name="orders", uid="u"), chain="",
+        incarnation=newest, reason="Files", now=NOON,
+    )  # fmt: skip
+    await BatchLog(fleet.sink, "p").freeze(batch)
+    record = NoticesRecord(chain="", written_at=NOON, incarnation="before", next={"0": 10})
+    await fleet.sink.put(cursor_name("p"), record.model_dump_json(by_alias=True).encode())
+    try:
+        fleet.start("shop/orders/orders-host-0.a")
+        await until(lambda: receiver.got == [10, 500, 510], 200)
+    finally:
+        await fleet.close()

@@ -4,22 +4,20 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from random import Random
 from typing import Any
 
 import pytest
 
+from eventconsumer_api.identity import EventMark, PartitionBreak
 from eventconsumer_api.v1alpha1 import NoticeFormat
 from eventconsumer_processor.errors import LeaseLost, NoticeFailed
 from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.notice.cursor import Cursor, NoticesRecord, cursor_name
 from eventconsumer_processor.notice.message import Message, Origin
-from eventconsumer_processor.notice.notifier import (
-    PARTITIONS_AT_ONCE,
-    Extent,
-    NoticesRecord,
-    Notifier,
-    cursor_name,
-)
+from eventconsumer_processor.notice.notifier import Extent, Notifier
+from eventconsumer_processor.notice.pace import LONGEST_SECONDS
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_storage.errors import Damaged, StorageError
 from tests.support.fakes.blobs import FakeBlobStore, Fault
@@ -28,6 +26,9 @@ from tests.unit.processor.chains import NOON, draft, tombstone
 from tests.unit.processor.stage import virtual_clock
 
 PARTITIONS = ("0", "1")
+BREAK = PartitionBreak(
+    start=0, files_end=EventMark(sequence_number=-1), hub_end=EventMark(sequence_number=-1), common=-1
+)
 Starts = dict[str, list[int]]
 
 
@@ -63,7 +64,7 @@ class World:
         self.ends: dict[str, dict[str, int]] = {}
 
     def chain(self, incarnation: str, partition: str) -> Chain:
-        return Chain(self.store, "p", incarnation, partition)
+        return Chain(self.store, "p", incarnation, partition, opening=None if incarnation == "era" else BREAK)
 
     async def write(self, partition: str, files: int, incarnation: str = "era") -> None:
         """Write files of ten events."""
@@ -75,13 +76,27 @@ class World:
             await chain.put(draft(start, start + 9, f"{partition}-{start}"), b"x")
             ends[partition] = start + 10
 
+    async def seal(self) -> None:
+        """End the first segment."""
+        for partition, end in self.ends["era"].items():
+            assert await self.chain("era", partition).seal(end, b"")
+
     def notifier(self, **options: Any) -> Notifier:
         origin = Origin("https://a.blob.core.windows.net/files", "p", "c1", "orders")
         post = options.pop("post", self.receiver.post)
+        cursor = options.pop("cursor", None) or self.new_cursor()
         return Notifier(
-            self.store, origin, NoticeFormat.CLOUD_EVENTS, post, now=lambda: NOON, clock=virtual_clock,
+            origin, NoticeFormat.CLOUD_EVENTS, post, cursor, now=lambda: NOON, clock=virtual_clock, rng=Random(1),
             metrics=self.metrics, **options,
         )  # fmt: skip
+
+    def new_cursor(self) -> Cursor:
+        return Cursor(self.store, "p", "c1", now=lambda: NOON, clock=virtual_clock)
+
+    async def again(self, notifier: Notifier) -> None:
+        """Send notices after the longest pause."""
+        await asyncio.sleep(LONGEST_SECONDS)
+        await notifier.advance(self.extents())
 
     def extents(self, *, known: bool = True) -> list[Extent]:
         def chain(incarnation: str) -> Callable[[str], Chain]:
@@ -100,8 +115,11 @@ class World:
         await notifier.advance(self.extents())
         return notifier
 
+    def record(self) -> NoticesRecord:
+        return NoticesRecord.model_validate_json(self.store.blobs[cursor_name("p")].data)
+
     def cursor(self) -> dict[str, int]:
-        return NoticesRecord.model_validate_json(self.store.blobs[cursor_name("p")].data).next
+        return self.record().next
 
 
 def refuse(partition: str, start: int, **how: Any) -> Callable[[str, int], None]:
@@ -184,10 +202,8 @@ def test_hosts_that_are_killed_and_faults_of_storage_and_endpoint_leave_out_no_n
                 await notifier.advance(world.extents())
             except Killed:
                 notifier = world.notifier()
-            except (NoticeFailed, StorageError):
-                pass
         world.receiver.fails, world.store.faults = lambda *_: None, []
-        await notifier.advance(world.extents())
+        await world.again(notifier)
         for partition, end in world.ends["era"].items():
             assert complete(world.receiver.got[f"era/{partition}"], end // 10)
         assert world.cursor() == world.ends["era"]
@@ -201,8 +217,8 @@ async def test_a_host_that_ends_between_the_acknowledgement_and_the_cursor_repea
     notifier = await world.begun()
     await world.write("0", 1)
     world.store.faults = [Fault("put")]
-    with pytest.raises(StorageError):
-        await notifier.advance(world.extents())
+    await notifier.advance(world.extents())
+    assert isinstance(notifier.problem, StorageError)
     await world.notifier().advance(world.extents())
     assert world.receiver.got["era/0"] == [0, 0]
     assert world.cursor()["0"] == 10
@@ -235,10 +251,11 @@ async def test_the_slower_of_two_leaders_does_not_move_the_cursor_back() -> None
     await slower.advance(world.extents())
     await world.write("0", 2)
     await one.advance(world.extents())
-    with pytest.raises(NoticeFailed):
-        await slower.advance(world.extents())
+    await slower.advance(world.extents())
     assert world.cursor()["0"] == 20
-    await slower.advance(world.extents())  # it has read the cursor again: nothing is left
+    await world.again(slower)
+    assert slower.problem is None, "it has read the cursor again: nothing is left"
+    assert world.cursor()["0"] == 20
 
 
 @virtual
@@ -263,8 +280,8 @@ async def test_a_refused_notice_stops_its_partition_and_is_not_left_out() -> Non
         await world.write(partition, 4)
     world.receiver.fails = refuse("0", 10, lasting=True, only_this=True)
     for _ in range(3):
-        with pytest.raises(NoticeFailed):
-            await notifier.advance(world.extents())
+        await world.again(notifier)
+    assert isinstance(notifier.problem, NoticeFailed)
     assert world.receiver.got == {"era/0": [0], "era/1": starts(4)}
     assert world.cursor() == {"0": 10, "1": 40}, "a new leader does not repeat the others"
     assert notifier.report and notifier.report.pending_events == 30
@@ -273,14 +290,43 @@ async def test_a_refused_notice_stops_its_partition_and_is_not_left_out() -> Non
     }
     assert counted == {"acknowledged": 5, "refused": 3}
     world.receiver.fails = lambda *_: None
-    await notifier.advance(world.extents())
+    await world.again(notifier)
     assert world.receiver.got["era/0"] == starts(4)
+    assert notifier.problem is None
 
 
 @virtual
-async def test_an_endpoint_that_does_not_respond_is_asked_once_in_a_round() -> None:
+async def test_a_notice_that_fails_or_is_slow_does_not_delay_other_partitions() -> None:
     world = World()
-    partitions = [str(number) for number in range(3 * PARTITIONS_AT_ONCE)]
+    await world.begun()
+    asked: list[float] = []
+
+    async def post(message: Message) -> None:
+        event = json.loads(message.body)
+        if event["data"]["partitionId"] == "0":
+            asked.append(virtual_clock())
+            await asyncio.sleep(20)
+            raise NoticeFailed("f", "HTTP 503", retry_after=100)
+        await world.receiver.post(message)
+
+    notifier = world.notifier(post=post)
+    running = asyncio.create_task(notifier.run(world.extents))
+    await world.write("0", 2)
+    for number in range(300):
+        await world.write("1", 1)
+        await asyncio.sleep(2)
+        assert world.receiver.got["era/1"] == starts(number + 1)
+    await asyncio.sleep(2)
+    running.cancel()
+    assert [after - before >= 120 for before, after in pairwise(asked)] == [True] * (len(asked) - 1)
+    assert 4 <= len(asked) <= 6
+    assert world.cursor() == {"0": 0, "1": 3000}
+
+
+@virtual
+async def test_an_endpoint_that_does_not_respond_is_asked_once_for_each_partition() -> None:
+    world = World()
+    partitions = [str(number) for number in range(20)]
     for partition in partitions:
         await world.write(partition, 0)
     notifier = world.notifier()
@@ -292,28 +338,61 @@ async def test_an_endpoint_that_does_not_respond_is_asked_once_in_a_round() -> N
         raise NoticeFailed("f", "HTTP 503")
 
     world.receiver.fails = fails
-    with pytest.raises(NoticeFailed):
-        await notifier.advance(world.extents())
-    assert world.receiver.asked <= PARTITIONS_AT_ONCE, "those that were under way"
+    await notifier.advance(world.extents())
+    assert world.receiver.asked == len(partitions)
 
 
 @virtual
-async def test_a_later_segment_follows_the_notices_of_the_segment_before() -> None:
+async def test_a_partition_goes_on_in_the_next_segment_after_its_last_notice() -> None:
     world = World()
     notifier = await world.begun()
     for partition in PARTITIONS:
         await world.write(partition, 2)
+    await world.seal()
+    for partition in PARTITIONS:
         await world.write(partition, 2, "later")
-    world.receiver.fails = refuse("1", 10)
-    with pytest.raises(NoticeFailed):
-        await notifier.advance(world.extents())
-    assert not [place for place in world.receiver.got if place.startswith("later")]
+    world.receiver.fails = refuse("1", 10, only_this=True, lasting=True)
+    await notifier.advance(world.extents())
+    assert world.receiver.got == {"era/0": starts(2), "later/0": starts(2), "era/1": [0]}
+    assert world.record().incarnation == "era" and world.record().segments == {"0": "later"}
+    assert world.cursor() == {"0": 20, "1": 10}
     world.receiver.fails = lambda *_: None
     await world.notifier().advance(world.extents())
-    assert {place: sorted(set(got)) for place, got in world.receiver.got.items()} == dict.fromkeys(
-        ("era/0", "era/1", "later/0", "later/1"), starts(2)
-    )
+    assert world.receiver.got == dict.fromkeys(("era/0", "era/1", "later/0", "later/1"), starts(2))
     assert world.cursor() == {"0": 20, "1": 20}
+
+
+@virtual
+async def test_a_missing_file_of_an_ended_segment_is_not_its_end() -> None:
+    world = World()
+    notifier = await world.begun()
+    for partition in PARTITIONS:
+        await world.write(partition, 3)
+    await world.seal()
+    for partition in PARTITIONS:
+        await world.write(partition, 1, "later")
+    world.store.delete(world.chain("era", "0").path(10))
+    await notifier.advance(world.extents())
+    assert world.receiver.got == {"era/0": [0], "era/1": starts(3), "later/1": [0]}
+    assert isinstance(notifier.problem, Damaged) and "is missing" in str(notifier.problem)
+
+
+@virtual
+async def test_a_partition_that_the_next_hub_does_not_have_gets_its_last_notices() -> None:
+    world = World()
+    notifier = await world.begun()
+    await world.write("0", 2)
+    gone = world.extents()
+    await world.chain("era", "1").seal(0, b"")
+    world.ends["era"] = {"0": 20, "1": 0}
+    await world.write("1", 1, "later")
+
+    def chain(partition: str) -> Chain:
+        return Chain(world.store, "p", "later", partition, opening=BREAK if partition == "1" else None)
+
+    await notifier.advance([gone[0], Extent("later", chain, world.ends["later"])])
+    assert world.receiver.got == {"era/0": starts(2), "later/1": [0]}
+    assert notifier.problem is None
 
 
 @virtual
@@ -345,12 +424,13 @@ async def test_a_damaged_cursor_names_the_remedy() -> None:
     world = World()
     await world.begun()
     await world.store.put(cursor_name("p"), b"{")
-    with pytest.raises(Damaged, match=r"cannot parse the cursor of notices, blob p/_notices\.json: delete it"):
-        await world.notifier().advance(world.extents())
+    notifier = world.notifier()
+    await notifier.advance(world.extents())
+    assert "cannot parse the cursor of notices, blob p/_notices.json: delete it" in str(notifier.problem)
     record = NoticesRecord(chain="c1", written_at=NOON, incarnation="unknown", next={})
     await world.store.put(cursor_name("p"), record.model_dump_json(by_alias=True).encode())
-    with pytest.raises(Damaged, match="a segment that this host does not know"):
-        await world.notifier().advance(world.extents())
+    await world.again(notifier)
+    assert "a segment that this host does not know" in str(notifier.problem)
 
 
 @virtual
@@ -359,8 +439,8 @@ async def test_a_file_that_is_missing_is_not_left_out_in_silence() -> None:
     notifier = await world.begun()
     await world.write("0", 3)
     world.store.delete(world.chain("era", "0").path(10))
-    with pytest.raises(Damaged, match="is missing, so its notice cannot be sent: restore it"):
-        await notifier.advance(world.extents())
+    await notifier.advance(world.extents())
+    assert "is missing, so its notice cannot be sent: restore it" in str(notifier.problem)
 
 
 @virtual
@@ -371,3 +451,32 @@ async def test_the_cursor_of_another_chain_does_not_count() -> None:
     await world.store.put(cursor_name("p"), record.model_dump_json(by_alias=True).encode())
     await world.notifier().advance(world.extents())
     assert world.cursor() == {"0": 0, "1": 0}
+
+
+@virtual
+async def test_what_a_leader_knows_counts_although_it_did_not_write_the_cursor() -> None:
+    world = World()
+    cursor = world.new_cursor()
+    await world.begun()
+    await world.write("0", 1)
+    world.store.faults = [Fault("put")]
+    await world.notifier(cursor=cursor).advance(world.extents())
+    assert world.cursor()["0"] == 0
+    await world.notifier(cursor=cursor).advance(world.extents(), begin=False)
+    assert world.receiver.got["era/0"] == [0]
+    assert world.cursor()["0"] == 10
+
+
+@virtual
+async def test_nothing_is_sent_while_the_cursor_cannot_be_written() -> None:
+    world = World()
+    await world.begun()
+    world.receiver.seconds = 0.4
+    await world.write("0", 100)
+    world.store.faults = [Fault("put") for _ in range(3)]
+    running = asyncio.create_task(world.notifier().run(world.extents))
+    await asyncio.sleep(6)
+    assert len(world.receiver.got["era/0"]) <= 6, "a host that takes over repeats them"
+    await asyncio.sleep(200)
+    running.cancel()
+    assert world.receiver.got["era/0"] == starts(100)
