@@ -1,27 +1,46 @@
-"""What the operator costs: many resources without hosts against a real API server.
+"""What the operator costs: many resources against a real API server, without hosts or with one each.
 
-`python -m tests.bench.operator --count 300` prints one line for each source tree given with --source (default: this
-one): time from the start of the operator until every resource has a status for its spec, processor time and memory to
-there, and API calls and processor time in a minute of rest after that.
+`python -m tests.bench.operator --count 300 --count 1000 --hosts` prints for each number: from the start until every
+resource has a status, a minute of rest, a restart, and the loss of all watches - with processor time, memory, and API
+calls. It takes up to ten minutes for 1,000 resources on a quiet machine with two cores.
 """
 
 import argparse
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from kubernetes.aio import client, config
 
-from eventconsumer_operator.kube.manifest import EVENT_CONSUMER
+from eventconsumer_api.fleet import FLEET_PATH
+from eventconsumer_api.host_report import (
+    FleetReport,
+    HostReport,
+    HostState,
+    PartitionLag,
+    PartitionReport,
+    StorageReport,
+    WatermarkReport,
+)
+from eventconsumer_api.labels import HOST_PORT
+from eventconsumer_operator.kube.api import KubernetesApi
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STATEFUL_SET
+from tests.contract.operator.simulation import host_pod
 from tests.support.apiserver import ApiServerProcess, Request, find_binary
 from tests.support.azurite import free_port
 from tests.support.chart import VALUES_FILE
@@ -35,33 +54,39 @@ SPEC: dict[str, Any] = {
     "leaseStore": {"container": "leases", "authentication": SECRET},
     "sink": {"container": "drained", "authentication": SECRET},
 }
-CALM_SECONDS = 45  # what does not move for 30 s rests
+HOSTS = "127.177.0.1"  # all host pods have this address: one server answers for all
+PARTITIONS = 4
+CALM_SECONDS = 75  # ready resources rest after 30 s, and are looked at every 15 s
+PATIENCE_SECONDS = 330  # a resource that is not ready rests five minutes after its last change
 IDLE_SECONDS = 60
+AWAY_SECONDS = 10
+HANG_SECONDS = 600  # for one phase
+AT_ONCE = 16  # requests of this program
 
 
 @dataclass(frozen=True)
-class Result:
-    """Figures of one run.
+class Usage:
+    """What the operator used in some time.
 
     Attributes:
-        reconciled: Seconds from the operator's start until every resource has a status for its spec.
-        busy_cpu: Processor seconds of the operator to there.
-        memory: Resident memory at the end, MiB.
-        peak: The most it was, MiB.
-        calls: API calls to there.
-        idle_calls: API calls in a minute of rest.
-        idle_cpu: Processor seconds in that minute.
-        idle_kinds: Those calls by verb and resource.
+        seconds: The time.
+        cpu: Processor seconds.
+        calls: API calls by verb and resource.
     """
 
-    reconciled: float
-    busy_cpu: float
-    memory: float
-    peak: float
-    calls: int
-    idle_calls: int
-    idle_cpu: float
-    idle_kinds: Counter[str]
+    seconds: float
+    cpu: float
+    calls: Counter[str]
+
+    def text(self, count: int) -> str:
+        """For people, with `count` resources."""
+        calls = sum(self.calls.values())
+        each = calls / count / (self.seconds / 60)
+        most = ", ".join(f"{number} x {name}" for name, number in self.calls.most_common(4))
+        return (
+            f"{self.seconds:.1f} s, {self.cpu / self.seconds:.3f} cores, {calls} API calls "
+            f"({each:.2f} a resource and minute){': ' + most if most else ''}"
+        )
 
 
 @contextmanager
@@ -97,66 +122,252 @@ def kubectl(server: ApiServerProcess, *arguments: str, stdin: bytes | None = Non
     )
 
 
-async def measure(source: Path, count: int) -> Result:
-    """Run the operator of a source tree over `count` resources."""
+async def measure(source: Path, count: int, *, hosts: bool) -> None:
+    """Run the operator of a source tree over `count` resources, and print what it uses.
+
+    Args:
+        source: The source tree.
+        count: Resources.
+        hosts: Whether each has a host that reports.
+    """
     with api_server(source) as server:
         settings = client.Configuration()
         await config.load_kube_config(config_file=str(server.kubeconfig()), client_configuration=settings)
-        async with client.ApiClient(settings) as connection:
-            resources = client.CustomObjectsApi(connection)
-            group, version = EVENT_CONSUMER.api_version.split("/")
-            place = (group, version, NAMESPACE, EVENT_CONSUMER.plural)
-            for number in range(count):
-                body = {
-                    "apiVersion": EVENT_CONSUMER.api_version, "kind": EVENT_CONSUMER.name,
-                    "metadata": {"name": f"orders-{number}"}, "spec": SPEC,
-                }  # fmt: skip
-                await resources.create_namespaced_custom_object(*place, body)
+        async with client.ApiClient(settings) as connection, reporting() if hosts else contextlib.nullcontext():
+            await at_once(lambda number: create(connection, number), count)
             operator = start(source, server)
             try:
-                began = time.monotonic()
-                while True:
-                    found = (await resources.list_namespaced_custom_object(*place))["items"]
-                    if sum(item.get("status", {}).get("observedGeneration") == 1 for item in found) == count:
-                        break
-                    if operator.poll() is not None or time.monotonic() - began > 600:
-                        raise RuntimeError("the operator ended, or did not reconcile everything in ten minutes")
-                    await asyncio.sleep(0.5)
-                reconciled, busy_cpu, calls = time.monotonic() - began, cpu(operator), total(server)
-                await asyncio.sleep(CALM_SECONDS)
-                before, before_cpu = list(server.requests(USER)), cpu(operator)
-                await asyncio.sleep(IDLE_SECONDS)
-                after = list(server.requests(USER))[len(before) :]
-                return Result(
-                    reconciled=reconciled,
-                    busy_cpu=busy_cpu,
-                    memory=memory(operator, "VmRSS"),
-                    peak=memory(operator, "VmHWM"),
-                    calls=calls,
-                    idle_calls=len(after),
-                    idle_cpu=cpu(operator) - before_cpu,
-                    idle_kinds=Counter(what(request) for request in after),
-                )
+                await phases(operator, server, connection, count, hosts=hosts)
             finally:
-                operator.terminate()
-                operator.wait(30)
+                operator.stop()
 
 
-def start(source: Path, server: ApiServerProcess) -> subprocess.Popen[bytes]:
+async def phases(operator: "Operator", server: ApiServerProcess, connection: Any, count: int, *, hosts: bool) -> None:
+    """Start, rest, restart, loss of all watches; a line for each."""
+
+    def say(phase: str, usage: Usage) -> None:
+        memory = f"RSS {operator.memory('VmRSS'):.0f} MiB, at most {operator.memory('VmHWM'):.0f}"
+        print(f"{count} resources, {phase}: {usage.text(count)}; {memory}", flush=True)
+
+    with operator.used() as used:
+        await until(lambda: len(written(server)) == count, operator)
+    say("start until all have a status", used())
+    if hosts:
+        await at_once(lambda number: run_host(connection, number), count)
+    await asyncio.sleep(CALM_SECONDS if hosts else PATIENCE_SECONDS)
+    with operator.used() as used:
+        await asyncio.sleep(IDLE_SECONDS)
+    say("rest", used())
+    operator.stop()
+    operator.start()
+    with operator.used() as used:
+        await until(lambda: operator.reconciled() >= count, operator, pause=3.0)
+    say("restart until all are reconciled", used())
+    await asyncio.sleep(CALM_SECONDS)
+    server.stop_api()
+    await asyncio.sleep(AWAY_SECONDS)
+    server.start_api()
+    with operator.used() as used:
+        await suspend(connection, count - 1)
+        done = len(written(server, f"orders-{count - 1}"))
+        await until(lambda: len(written(server, f"orders-{count - 1}")) > done, operator)
+    say("loss of all watches until a change is in the status", used())
+    with operator.used() as used:
+        await asyncio.sleep(IDLE_SECONDS)
+    say("the minute after it", used())
+
+
+async def at_once(work: Callable[[int], Awaitable[None]], count: int) -> None:
+    """Do work for each number below `count`, some at a time."""
+    numbers = iter(range(count))
+
+    async def worker() -> None:
+        for number in numbers:
+            await work(number)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(AT_ONCE):
+            tasks.create_task(worker())
+
+
+async def create(connection: Any, number: int) -> None:
+    """Create a resource."""
+    body = {
+        "apiVersion": EVENT_CONSUMER.api_version, "kind": EVENT_CONSUMER.name,
+        "metadata": {"name": f"orders-{number}", "namespace": NAMESPACE}, "spec": SPEC,
+    }  # fmt: skip
+    await KubernetesApi(connection).create(body)
+
+
+async def suspend(connection: Any, number: int) -> None:
+    """Change the spec of a resource."""
+    await KubernetesApi(connection).merge(EVENT_CONSUMER, NAMESPACE, f"orders-{number}", {"spec": {"suspend": True}})
+
+
+async def run_host(connection: Any, number: int) -> None:
+    """Play StatefulSet controller and kubelet for a resource: one host, which is ready."""
+    name = f"orders-{number}-host"
+    api, apps, core = KubernetesApi(connection), client.AppsV1Api(connection), client.CoreV1Api(connection)
+    stateful_set = await api.get(STATEFUL_SET, NAMESPACE, name)
+    if stateful_set is None:
+        raise RuntimeError(f"the operator created no StatefulSet {name}")
+    await api.create(host_pod(stateful_set, f"{name}-0"))
+    container = {
+        "name": "host",
+        "image": "i",
+        "imageID": "",
+        "restartCount": 0,
+        "ready": True,
+        "state": {"running": {}},
+    }
+    pod = {
+        "phase": "Running", "podIP": HOSTS, "podIPs": [{"ip": HOSTS}], "containerStatuses": [container],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }  # fmt: skip
+    await core.patch_namespaced_pod_status(f"{name}-0", NAMESPACE, {"status": pod})
+    counts = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas", "availableReplicas"), 1)
+    status = counts | {"observedGeneration": stateful_set["metadata"]["generation"]}
+    await apps.patch_namespaced_stateful_set_status(name, NAMESPACE, {"status": status})
+
+
+@asynccontextmanager
+async def reporting() -> AsyncIterator[None]:
+    """A host at `HOSTS` that has drained everything; its watermark and its storage requests move."""
+
+    async def respond(_: web.Request) -> web.Response:
+        return web.Response(text=report().model_dump_json(by_alias=True), content_type="application/json")
+
+    async def hear(request: web.Request) -> web.Response:
+        await request.read()
+        return web.Response(status=204)
+
+    application = web.Application()
+    application.router.add_get("/status", respond)
+    application.router.add_post(FLEET_PATH, hear)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, HOSTS, HOST_PORT).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def report() -> HostReport:
+    """What each host says."""
+    now = datetime.now(UTC)
+    ids = [str(number) for number in range(PARTITIONS)]
+    fleet = FleetReport(
+        chain="00000000000000c1", partition_count=PARTITIONS, hub_created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        owners=dict.fromkeys(ids, "host"), lag_events=0, lag_seconds=0.0,
+        lags=dict.fromkeys(ids, PartitionLag(events=0, seconds=0.0)), files=3, events=100, bytes=1000,
+        watermark=WatermarkReport(files=now),
+    )  # fmt: skip
+    return HostReport(
+        owner="host", state=HostState.RUNNING, partition_count=PARTITIONS,
+        partitions=tuple(PartitionReport(id=each, epoch=1) for each in ids), fleet=fleet,
+        storage=StorageReport(calls_per_hour=now.timestamp() % 3600, idle_calls_per_hour=500),
+    )  # fmt: skip
+
+
+async def until(done: Callable[[], bool], operator: "Operator", pause: float = 0.5) -> None:
+    """Wait for something.
+
+    Raises:
+        RuntimeError: The operator ended, or it took too long.
+    """
+    deadline = time.monotonic() + HANG_SECONDS
+    while not done():
+        if not operator.runs() or time.monotonic() > deadline:
+            raise RuntimeError("the operator ended, or did not do its work in time")
+        await asyncio.sleep(pause)
+
+
+class Operator:
     """The operator's process, with the chart's rights."""
-    paths = os.pathsep.join(str(source / dist / "src") for dist in ("crds", "operator"))
-    environment = os.environ | {"KUBECONFIG": str(server.kubeconfig(USER, NAMESPACE)), "PYTHONPATH": paths}
-    command = [
-        sys.executable, "-m", "eventconsumer_operator", "--namespace", NAMESPACE, "--processor-image", "host:1",
-        "--spark-image", "spark:1", "--health-port", str(free_port()),
-    ]  # fmt: skip
-    with (server.folder / "operator.log").open("wb") as log:
-        return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    def __init__(self, source: Path, server: ApiServerProcess) -> None:
+        """Prepare; `start` starts it."""
+        self._source = source
+        self._server = server
+        self._port = free_port()
+        self._key = server.folder / "fleet.pem"  # as in a cluster: hosts keep their configuration over a restart
+        private = Ed25519PrivateKey.generate()
+        self._key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, also again."""
+        paths = os.pathsep.join(str(self._source / dist / "src") for dist in ("crds", "operator"))
+        environment = os.environ | {"KUBECONFIG": str(self._server.kubeconfig(USER, NAMESPACE)), "PYTHONPATH": paths}
+        command = [
+            sys.executable, "-m", "eventconsumer_operator", "--namespace", NAMESPACE, "--processor-image", "host:1",
+            "--spark-image", "spark:1", "--health-port", str(self._port), "--fleet-key-file", str(self._key),
+        ]  # fmt: skip
+        with (self._server.folder / "operator.log").open("ab") as log:
+            self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+    def stop(self) -> None:
+        """End it."""
+        self._alive.terminate()
+        self._alive.wait(30)
+
+    def runs(self) -> bool:
+        """Whether it runs."""
+        return self._alive.poll() is None
+
+    def memory(self, field: str) -> float:
+        """Resident memory by a field of its status, MiB."""
+        lines = Path(f"/proc/{self._alive.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+
+    def reconciled(self) -> int:
+        """Reconciles since its start; 0 while it does not answer."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=HANG_SECONDS) as answer:
+                lines = answer.read().decode().splitlines()
+        except OSError:
+            return 0
+        name = "eventconsumer_operator_reconciles_total{"
+        return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(name))
+
+    @contextmanager
+    def used(self) -> Iterator[Callable[[], Usage]]:
+        """Measure a block; afterwards the yielded function tells what was used in it."""
+        began, cpu = time.monotonic(), self._cpu()
+        skipped = sum(1 for _ in self._server.requests(USER))
+        found: list[Usage] = []
+        yield lambda: found[0]
+        calls = Counter(what(request) for request in list(self._server.requests(USER))[skipped:])
+        found.append(Usage(time.monotonic() - began, self._cpu() - cpu, calls))
+
+    @property
+    def _alive(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("it was not started")
+        return self._process
+
+    def _cpu(self) -> float:
+        """Its processor time, seconds."""
+        fields = Path(f"/proc/{self._alive.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def total(server: ApiServerProcess) -> int:
-    """Calls so far."""
-    return sum(1 for _ in server.requests(USER))
+def written(server: ApiServerProcess, name: str = "") -> Collection[str]:
+    """The resources whose status the operator wrote; with a name, one entry for each write of its status."""
+    writes = (
+        each.name
+        for each in server.requests(USER)
+        if each.resource == "eventconsumers/status" and each.code == 200 and name in {"", each.name}
+    )
+    return list(writes) if name else set(writes)
+
+
+def start(source: Path, server: ApiServerProcess) -> Operator:
+    """The operator, running."""
+    operator = Operator(source, server)
+    operator.start()
+    return operator
 
 
 def what(request: Request) -> str:
@@ -164,37 +375,17 @@ def what(request: Request) -> str:
     return f"{request.verb} {request.resource or 'discovery'}"
 
 
-def cpu(process: subprocess.Popen[bytes]) -> float:
-    """Processor time of a process, seconds."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def memory(process: subprocess.Popen[bytes], field: str) -> float:
-    """Resident memory of a process by a field of its status, MiB."""
-    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=300, help="resources")
+    parser.add_argument("--count", type=int, action="append", default=[], help="resources (300); may be repeated")
+    parser.add_argument("--hosts", action="store_true", help="each resource has a host that reports")
     parser.add_argument("--source", type=Path, action="append", default=[], help="source tree; may be repeated")
     given = parser.parse_args()
-    print(f"{given.count} resources without hosts, a real API server on the same machine")
-    print("| source | reconciled s | CPU s to there | calls to there | RSS, peak MiB | idle calls/resource/min | CPU |")
-    print("|---|---|---|---|---|---|---|")
     for source in given.source or [ROOT]:
-        result = asyncio.run(measure(source.resolve(), given.count))
-        print(
-            f"| {source.resolve().name} | {result.reconciled:.1f} | {result.busy_cpu:.1f} | {result.calls} "
-            f"| {result.memory:.0f} ({result.peak:.0f}) | {result.idle_calls / given.count:.2f} "
-            f"| {result.idle_cpu / IDLE_SECONDS:.3f} cores |",
-            flush=True,
-        )
-        for name, number in result.idle_kinds.most_common():
-            print(f"    idle minute: {number} x {name}", flush=True)
+        for count in given.count or [300]:
+            print(f"{source.resolve().name}, {'one host each' if given.hosts else 'without hosts'}:", flush=True)
+            asyncio.run(measure(source.resolve(), count, hosts=given.hosts))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ The condition's message names the object, the cause and usually the remedy. The 
 kubectl plugin the command; docs/runbooks agrees with both.
 """
 
+from collections.abc import Iterable
 from typing import Literal
 
 from eventconsumer_api.conditions import ConditionType, Reason
@@ -130,6 +131,12 @@ def severity(condition: Condition) -> Severity:
         return "ok"
     # While hosts do not report, the state is unknown; another condition describes the problem.
     return "notice" if reason in _UNDER_WAY or condition.status == "Unknown" else "problem"
+
+
+def worst(conditions: Iterable[Condition]) -> Severity:
+    """The severity of a resource: that of its worst condition; without conditions, notice."""
+    found = {severity(condition) for condition in conditions} or {"notice"}
+    return "problem" if "problem" in found else "notice" if "notice" in found else "ok"
 
 
 def remedy(condition: Condition) -> str:

@@ -29,10 +29,16 @@ class Terminal(io.StringIO):
         return True
 
 
-def watch(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], object], height: int = 40) -> str:
+def watch(
+    cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    *steps: Callable[[], object],
+    height: int = 40,
+    everything: bool = False,
+) -> str:
     """Run `top` on a terminal; each step happens between two looks, and after the last Ctrl-C is pressed."""
     stream, clock = Terminal(), Clock()
-    session = Session(Options(), lambda _: cluster)
+    session = Session(Options(all_namespaces=everything), lambda _: cluster)
     session.out = Output(out=Console(file=stream, force_terminal=True, width=100, height=height))
 
     def interrupt() -> None:
@@ -40,7 +46,7 @@ def watch(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, *steps: Callabl
 
     clock.steps = [*steps, interrupt]
     monkeypatch.setattr("eventconsumer_cli.commands.top.time", clock)
-    top.top(session, "orders")
+    top.top(session, None if everything else "orders")
     return stream.getvalue()
 
 
@@ -74,6 +80,22 @@ def test_rows_that_do_not_fit_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
     measured = fleet(dict.fromkeys(ids, "orders-host-0"), partition_count=30)
     many.reports = {"orders-host-0": report("orders-host-0", *ids, fleet=measured)}
     assert "… 18 more partitions; --sort lag puts the latest first" in watch(many, monkeypatch, height=20)
+
+
+def test_all_consumers_are_watched_in_the_same_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = shop()
+    listed = cluster.list
+
+    def fails(*_: object) -> list[dict[str, object]]:
+        raise ClusterError("the cluster at https://x does not answer")
+
+    for number in range(20):
+        cluster.put(top.EVENT_CONSUMER, consumer(f"c{number:02}", "many"))
+    steps = [lambda each=each: monkeypatch.setattr(cluster, "list", each) for each in (fails, listed)]
+    said = watch(cluster, monkeypatch, *steps, height=20, everything=True)
+    _, light, dark, again = said.split("\x1b[1m21 consumers")
+    assert "… 9 more consumers" in light and "does not answer" not in light + again
+    assert "the cluster at https://x does not answer" in dark and "c00" in dark
 
 
 def look(seconds: float, events: int, owner: str = "orders-host-0") -> Look:

@@ -279,6 +279,51 @@ def test_top_measures_over_an_interval(shell: Shell) -> None:
     assert found["lag"] == {"events": 40, "seconds": 7.5}
 
 
+def many() -> FakeCluster:
+    """A cluster with consumers in several namespaces, one with each severity, and one that is late."""
+    cluster = shop()
+    stuck = [condition("Stalled", "True", "StorageUnreachable", "no route"), condition("Ready", "False", "Fenced", "x")]
+    moving = [condition("Ready", "False", "Progressing", "1 of 2")]
+    cluster.put(EVENT_CONSUMER, consumer("bills", "office", conditions=stuck, lag={}))
+    cluster.put(EVENT_CONSUMER, consumer("calls", "office", conditions=moving, lag={"events": 5, "seconds": 900}))
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ((), ["calls", "orders", "bills"]),
+        (("--sort", "state"), ["bills", "calls", "orders"]),
+        (("--sort", "name"), ["bills", "calls", "orders"]),
+        (("--state", "problem"), ["bills"]),
+        (("--state", "problem", "--state", "ok", "--sort", "lag"), ["orders", "bills"]),
+    ],
+)
+def test_top_of_all_is_a_line_for_each(shell: Shell, words: tuple[str, ...], shown: list[str]) -> None:
+    seen = shell.run(many(), "top", "-A", *words)
+    lines = seen.out.splitlines()
+    assert lines[0].startswith("3 consumers  1 problem  1 notice  1 ok  lag 1,239 events"), seen
+    assert [line.split()[1] for line in lines[3:]] == shown
+    found = shell.run(many(), "top", "-A", *words, "-o", "json").json["consumers"]
+    assert [each["name"] for each in found] == shown
+
+
+def test_top_of_all_measures_over_an_interval(shell: Shell) -> None:
+    cluster = many()
+    drained = {"files": 21, "events": 1_100_000, "bytes": 1}
+    shell.clock.steps = [lambda: cluster.put(EVENT_CONSUMER, consumer(drained=drained))]
+    found = shell.run(cluster, "top", "-A", "--once", "-o", "json").json["consumers"]
+    assert {each["name"]: each["rates"]["filed"] > 0 for each in found} == {
+        "calls": False, "orders": True, "bills": False
+    }  # fmt: skip
+
+
+def test_options_of_top_that_do_not_fit_are_refused(shell: Shell) -> None:
+    for words in (("-A", "--sort", "owner"), ("--state", "ok"), ("--sort", "state")):
+        seen = shell.run(shop(), "top", *words)
+        assert seen.code == 3 and "-A" in seen.err + " ".join(words), seen
+
+
 def test_top_prints_one_look_where_there_is_no_terminal(shell: Shell) -> None:
     seen = shell.run(shop(), "top", "--sort", "lag")
     assert seen.code == 0

@@ -1,10 +1,10 @@
-"""`top`: one consumer, live."""
+"""`top`: one consumer, or all of them, live."""
 
 import time
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import typer
 from rich.console import Group, RenderableType
@@ -13,8 +13,9 @@ from rich.text import Text
 
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.remedies import is_good
+from eventconsumer_cli.commands.consumers import Consumers, Order, State
 from eventconsumer_cli.commands.partitions import explain_silence, look_at
-from eventconsumer_cli.commands.status import state
+from eventconsumer_cli.commands.status import state as state_of
 from eventconsumer_cli.errors import ClusterError, Failed
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER
 from eventconsumer_cli.options import ConsumerName
@@ -30,50 +31,126 @@ _HEAD_LINES = 8  # lines above and below the partitions
 
 
 class Sort(StrEnum):
-    """Sort order of the partitions."""
+    """Sort order of the partitions, or of the consumers."""
 
     PARTITION = "partition"
     LAG = "lag"
     OWNER = "owner"
+    STATE = "state"
+    NAME = "name"
 
 
 def top(
     session: Session,
     name: ConsumerName = None,
+    *,
     once: Annotated[bool, typer.Option("--once", help="Take one sample over one interval, print it and exit.")] = False,
-    interval: Annotated[float, typer.Option("--interval", help="Seconds between samples.", min=0.2, max=60)] = 2.0,
-    sort: Annotated[Sort, typer.Option("--sort", help="Sort order of the partitions.")] = Sort.PARTITION,
+    interval: Annotated[
+        float | None,
+        typer.Option("--interval", help="Seconds between samples. Default: 2, with -A 10.", min=0.2, max=60),
+    ] = None,
+    sort: Annotated[
+        Sort | None,
+        typer.Option(
+            "--sort",
+            help="Sort order: partition (default), lag or owner; with -A lag (default), state or name.",
+        ),
+    ] = None,
+    state: Annotated[
+        list[State] | None, typer.Option("--state", help="With -A: only consumers in this state; may be repeated.")
+    ] = None,
 ) -> None:
-    """Watch a consumer: partitions, owners, lag, rates, files and batches.
+    """Watch a consumer: partitions, owners, lag, rates, files and batches. With -A, watch all, a line for each.
 
     IN/S are events that hosts receive, FILED/S events that are committed in files, both over the last minute; LAG is in
-    events that are in no file, LATE the age of the oldest of them. Ctrl-C ends it.
+    events that are in no file, LATE the age of the oldest of them. With -A all of it is from the resources' statuses.
+    Ctrl-C ends it.
     """
-    rates = Rates()
-    look = look_at(session, name)
-    rates.add(look)
-    if once or session.out.format is not Format.TABLE or not session.out.out.is_terminal:
-        explain_silence(look, bool(look.partitions()))
+    if session.options.all_namespaces and name is None:
+        _watch(session, Consumers(session, _order(sort), state or ()), interval or 10.0, once=once)
+        return
+    if state or sort in {Sort.STATE, Sort.NAME}:
+        raise Failed("--state, --sort state and --sort name are about several consumers", "add -A, and name none")
+    one = _One(session, name, sort or Sort.PARTITION, strict=once or not _is_live(session))
+    _watch(session, one, interval or 2.0, once=once)
+
+
+def _order(sort: Sort | None) -> Order:
+    if sort in {Sort.PARTITION, Sort.OWNER}:
+        raise Failed(f"--sort {sort} is about one consumer", "sort by lag, state or name, or name a consumer")
+    return Order(sort or Sort.LAG)
+
+
+def _is_live(session: Session) -> bool:
+    return session.out.format is Format.TABLE and session.out.out.is_terminal
+
+
+class _Sampled(Protocol):
+    """What is sampled and drawn."""
+
+    def sample(self) -> None:
+        """Take a sample."""
+
+    def document(self) -> dict[str, Any]:
+        """The newest sample, for programs."""
+
+    def names(self) -> list[str]:
+        """The names in it."""
+
+    def screen(self, height: int | None = None, trouble: str = "") -> RenderableType:
+        """The view of it, with at most `height` rows and why there is no newer one."""
+
+
+def _watch(session: Session, seen: _Sampled, interval: float, *, once: bool) -> None:
+    """Sample and draw until Ctrl-C; `once` or without a terminal, print one sample over one interval."""
+    seen.sample()
+    if once or not _is_live(session):
         time.sleep(interval)
-        look = look_at(session, look.name)
-        rates.add(look)
-        session.out.show(document(look, rates), lambda: [screen(look, rates, sort)], [p.id for p in look.partitions()])
+        seen.sample()
+        session.out.show(seen.document(), lambda: [seen.screen()], seen.names())
         return
     try:
         with Live(console=session.out.out, screen=True, auto_refresh=False) as live:
             trouble = ""
             while True:
                 height = max(4, session.out.out.height - _HEAD_LINES)
-                live.update(screen(look, rates, sort, height, trouble), refresh=True)
+                live.update(seen.screen(height, trouble), refresh=True)
                 time.sleep(interval)
                 try:
-                    look = look_at(session, look.name)
-                    rates.add(look)
+                    seen.sample()
                     trouble = ""
                 except (ClusterError, Failed) as error:
                     trouble = str(error)  # keep the last sample; the cluster may answer again
     except KeyboardInterrupt:
         return
+
+
+class _One:
+    """Samples of one consumer."""
+
+    def __init__(self, session: Session, name: str | None, sort: Sort, *, strict: bool) -> None:
+        """Take no sample yet; `strict`: a sample without partitions is an error with its cause."""
+        self._session = session
+        self._name = name
+        self._sort = sort
+        self._strict = strict
+        self._rates = Rates()
+
+    def sample(self) -> None:
+        look = look_at(self._session, self._name)
+        if self._strict:
+            explain_silence(look, bool(look.partitions()))
+        self._look, self._name = look, look.name
+        self._rates.add(look)
+
+    def document(self) -> dict[str, Any]:
+        return document(self._look, self._rates)
+
+    def names(self) -> list[str]:
+        return [each.id for each in self._look.partitions()]
+
+    def screen(self, height: int | None = None, trouble: str = "") -> RenderableType:
+        return screen(self._look, self._rates, self._sort, height, trouble)
 
 
 def document(look: Look, rates: Rates) -> dict[str, Any]:
@@ -144,7 +221,7 @@ def _head(look: Look, rates: Rate | None) -> list[Text]:
     hub = look.consumer["spec"]["eventHub"].get("name") or ""
     lines = [
         Text.assemble(
-            (look.name, TITLE), "  ", state(look), f"  hub {hub}" if hub else "",
+            (look.name, TITLE), "  ", state_of(look), f"  hub {hub}" if hub else "",
             f"  hosts {status.hosts.ready}/{status.hosts.desired}  partitions {owned}/{known or '?'}",
             (f"  {look.now.astimezone():%H:%M:%S}", DIM),
         ),

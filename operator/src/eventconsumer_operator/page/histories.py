@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from eventconsumer_api.remedies import Severity, worst
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import name_of
@@ -31,12 +32,14 @@ class Entry:
     Attributes:
         observed_at: Time of its last reconcile.
         status: The status computed by it, written or not.
+        severity: The worst of its conditions.
         hosts: Its host pods at that time.
         history: The last hour.
     """
 
     observed_at: datetime
     status: EventConsumerStatus
+    severity: Severity
     hosts: tuple[Host, ...] = ()
     history: History = field(default_factory=History)
 
@@ -57,7 +60,7 @@ class Histories:
         others = self._partitions - history.partitions
         history.see(sample_of(observed), min(MAX_PARTITIONS, ALL_PARTITIONS - others))
         self._partitions = others + history.partitions
-        self._entries[key] = Entry(observed.now, status, _hosts(observed), history)
+        self._entries[key] = Entry(observed.now, status, worst(status.conditions), _hosts(observed), history)
 
     def forget(self, key: Key) -> None:
         """Forget a resource that was deleted."""
@@ -71,6 +74,10 @@ class Histories:
     def __iter__(self) -> Iterator[tuple[Key, Entry]]:
         """All entries, by namespace and name."""
         return iter(sorted(self._entries.items(), key=lambda item: item[0]))
+
+    def __len__(self) -> int:
+        """Number of entries."""
+        return len(self._entries)
 
 
 def sample_of(observed: Observed) -> Sample:

@@ -4,12 +4,25 @@ Times are UTC in ISO 8601; lists over time have one element per slot, oldest fir
 """
 
 from datetime import datetime
+from typing import Literal
 
 from pydantic import Field
 
 from eventconsumer_api.model import Report
 from eventconsumer_api.remedies import Severity
 from eventconsumer_api.status import DrainedStatus, HostsStatus, LagStatus, PartitionsStatus, ScalingStatus, SparkStatus
+
+
+class Choice(Report):
+    """The query of `/api/consumers`: which consumers, in which order."""
+
+    search: str = Field(default="", max_length=100, description="Part of <namespace>/<name>; case does not matter.")
+    state: Severity | None = Field(default=None, description="Only consumers with this severity.")
+    sort: Literal["name", "lag", "state"] = Field(
+        default="name", description="By namespace and name; the greatest lag first; the worst severity first."
+    )
+    page: int = Field(default=1, ge=1, le=1_000_000, description="Number of the page; after the last: the last one.")
+    limit: int = Field(default=100, ge=1, le=1000, description="Consumers of a page.")
 
 
 class ConsumerSummary(Report):
@@ -31,7 +44,12 @@ class ConsumerSummary(Report):
 class ConsumerList(Report):
     """Answer of `/api/consumers`."""
 
-    consumers: list[ConsumerSummary] = Field(description="By namespace and name.")
+    consumers: list[ConsumerSummary] = Field(description="One page of the chosen consumers.")
+    total: int = Field(description="Number of all consumers.")
+    found: int = Field(description="Number of the chosen ones.")
+    page: int = Field(description="Number of the page.")
+    pages: int = Field(description="Number of pages; 1 if there is no consumer.")
+    states: dict[Severity, int] = Field(description="Number of all consumers by severity.")
 
 
 class ConditionView(Report):

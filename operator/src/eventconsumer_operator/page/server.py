@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable
 from importlib import resources
 
 from aiohttp import ETag, web
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page import view
 from eventconsumer_operator.page.histories import Histories
-from eventconsumer_operator.page.model import ErrorView
+from eventconsumer_operator.page.model import Choice, ErrorView
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -54,7 +54,13 @@ def make_application(histories: Callable[[], Histories | None]) -> web.Applicati
         found = histories()
         if found is None:
             return _not_leading()
-        return _tagged(request, rendered.get("", lambda: view.consumer_list(found)), "application/json")
+        try:
+            choice = Choice.model_validate(dict(request.query))
+        except ValidationError as error:
+            (first, *_) = error.errors(include_url=False, include_context=False, include_input=False)
+            return _json(ErrorView(error=f"{first['loc'][0]}: {first['msg']}"), 400)
+        body = rendered.get(f"?{choice!r}", lambda: view.consumer_list(found, choice))
+        return _tagged(request, body, "application/json")
 
     async def consumer(request: web.Request) -> web.Response:
         found = histories()

@@ -1,16 +1,18 @@
 """Makes the JSON of the API from the histories. Pure."""
 
+from collections import Counter
 from datetime import UTC, datetime
 
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.identity import pod_of
 from eventconsumer_api.remedies import Severity, remedy, severity
-from eventconsumer_api.status import Condition, EventConsumerStatus
+from eventconsumer_api.status import Condition
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page.histories import Entry, Histories
 from eventconsumer_operator.page.history import SLOT_SECONDS, SLOTS, History
 from eventconsumer_operator.page.model import (
     BatchView,
+    Choice,
     ConditionView,
     ConsumerDetail,
     ConsumerList,
@@ -22,10 +24,36 @@ from eventconsumer_operator.page.model import (
     TimelineView,
 )
 
+_WORST_FIRST: tuple[Severity, ...] = ("problem", "notice", "ok")
 
-def consumer_list(histories: Histories) -> ConsumerList:
-    """Summaries of all EventConsumers."""
-    return ConsumerList(consumers=[summary(key, entry) for key, entry in histories])
+
+def consumer_list(histories: Histories, choice: Choice) -> ConsumerList:
+    """Summaries of one page of the chosen EventConsumers."""
+    found = [(key, entry) for key, entry in histories if _is_chosen(key, entry, choice)]
+    if choice.sort == "lag":
+        found.sort(key=lambda each: _late(each[1]))
+    elif choice.sort == "state":
+        found.sort(key=lambda each: (_WORST_FIRST.index(each[1].severity), *_late(each[1])))
+    pages = max(1, -(-len(found) // choice.limit))
+    page = min(choice.page, pages)
+    states = Counter(entry.severity for _, entry in histories)
+    return ConsumerList(
+        consumers=[summary(key, entry) for key, entry in found[(page - 1) * choice.limit : page * choice.limit]],
+        total=len(histories),
+        found=len(found),
+        page=page,
+        pages=pages,
+        states={each: states[each] for each in _WORST_FIRST},
+    )
+
+
+def _is_chosen(key: Key, entry: Entry, choice: Choice) -> bool:
+    return choice.state in {None, entry.severity} and choice.search.strip().lower() in str(key).lower()
+
+
+def _late(entry: Entry) -> tuple[float, int]:
+    lag = entry.status.lag
+    return -(lag.seconds or 0), -(lag.events or 0)
 
 
 def summary(key: Key, entry: Entry) -> ConsumerSummary:
@@ -39,7 +67,7 @@ def summary(key: Key, entry: Entry) -> ConsumerSummary:
         ready=ready.status if ready else "Unknown",
         reason=ready.reason if ready else "",
         message=ready.message if ready else "",
-        severity=_worst(status),
+        severity=entry.severity,
         hosts=status.hosts,
         partitions=status.partitions,
         lag=status.lag,
@@ -132,11 +160,6 @@ def _timeline(history: History) -> TimelineView:
         files=history.new_files(),
         events=history.new_events(),
     )
-
-
-def _worst(status: EventConsumerStatus) -> Severity:
-    found = {severity(condition) for condition in status.conditions}
-    return "problem" if "problem" in found else "notice" if "notice" in found else "ok"
 
 
 def _condition(condition: Condition) -> ConditionView:

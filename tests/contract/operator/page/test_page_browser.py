@@ -14,6 +14,7 @@ from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
 from eventconsumer_api.remedies import REMEDIES
+from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page.histories import Histories
 from eventconsumer_operator.page.history import SLOTS
 from tests.contract.operator.pageworld import (
@@ -98,12 +99,42 @@ def test_the_list_shows_the_state_of_each_consumer_and_links_to_it(page: Page) -
     assert "needs somebody: ContainerInvalid" in payments.text
     page.one("#filter").send_keys("pay")
     page.until(lambda: len(page.all("#consumers tr")) == 1, "only what is looked for")
-    assert page.text("#count") == "1 of 2"
+    assert page.text("#count") == "1 of 2, 1 needs somebody"
+    assert page.browser.current_url.endswith("#/?search=pay"), "a link to what is seen"
     page.one("#consumers a").click()
     page.until(lambda: page.text("#title") == str(BLOCKED), "the consumer")
     assert not page.one("#list").is_displayed()
     page.browser.back()
     page.until(lambda: page.one("#list").is_displayed(), "the list again")
+    assert len(page.all("#consumers tr")) == 1, "still only what was looked for"
+    page.one("#home").click()
+    page.until(lambda: len(page.all("#consumers tr")) == 2, "all")
+    assert page.one("#filter").get_property("value") == ""
+
+
+def test_a_long_list_is_sorted_filtered_and_paged_by_the_server(chrome: Chrome) -> None:
+    histories = filled_book()
+    for number in range(250):
+        record(histories, Key("many", f"c{number:03}"), datetime.now(UTC), {}, 1)
+    with serving(histories) as server:
+        page = Page(chrome, server)
+        page.open("?sort=state")
+        page.until(lambda: len(page.all("#consumers tr")) == 100, "a page")
+        assert page.text("#count") == "252 of 252, 1 needs somebody" and page.text("#page") == "Page 1 of 3"
+        assert "shop/payments" in page.all("#consumers tr")[0].text, "the worst first"
+        assert Select(page.one("#sort")).first_selected_option.text == "state", "as the address says"
+        assert not page.one("#previous").is_enabled()
+        page.one("#next").click()
+        page.until(lambda: page.text("#page") == "Page 2 of 3", "the next page")
+        Select(page.one("#state")).select_by_value("problem")
+        page.until(lambda: len(page.all("#consumers tr")) == 1, "one state")
+        assert page.browser.current_url.endswith("#/?state=problem&sort=state"), "the first page again"
+        assert not page.one("#pages").is_displayed()
+        page.one("#consumers a").click()
+        page.until(lambda: page.text("#title") == str(BLOCKED), "the consumer")
+        page.one("#back").click()
+        page.until(lambda: page.one("#list").is_displayed() and len(page.all("#consumers tr")) == 1, "the same list")
+        assert page.errors() == []
 
 
 def test_a_condition_that_needs_action_has_its_remedy_and_no_message_is_markup(page: Page) -> None:

@@ -49,6 +49,33 @@ async def test_the_list_and_one_consumer_follow_the_models(server: PageServer) -
     assert {"observedAt", "severity"} <= written["summary"].keys(), "names are as in the resource's status"
 
 
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["orders", "payments"]),
+        ("?sort=lag", ["orders", "payments"]),
+        ("?sort=state", ["payments", "orders"]),
+        ("?state=notice", ["orders"]),
+        ("?search=SHOP/P", ["payments"]),
+        ("?search=nothing", []),
+        ("?limit=1&page=2", ["payments"]),
+        ("?limit=1&page=99", ["payments"]),
+    ],
+)
+async def test_a_query_chooses_consumers(server: PageServer, query: str, names: list[str]) -> None:
+    response, body = await ask(server, f"api/consumers{query}")
+    found = ConsumerList.model_validate_json(body)
+    assert response.status == 200 and [each.name for each in found.consumers] == names
+    assert found.total == 2 and found.states == {"problem": 1, "notice": 1, "ok": 0}
+
+
+@pytest.mark.parametrize("query", ["sort=size", "state=True", "page=0", "page=x", "limit=1001", f"search={'x' * 101}"])
+async def test_a_wrong_query_is_refused_with_the_cause(server: PageServer, query: str) -> None:
+    response, body = await ask(server, f"api/consumers?{query}")
+    assert response.status == 400
+    assert json.loads(body)["error"].startswith(f"{query.partition('=')[0]}: ")
+
+
 async def test_an_unchanged_answer_is_not_sent_again(server: PageServer) -> None:
     for path in ("api/consumers", f"api/consumers/{KEY}", "", "page.js", "page.css", "icon.svg"):
         response, body = await ask(server, path)

@@ -8,13 +8,13 @@ import pytest
 from eventconsumer_api.conditions import ConditionType, Reason
 from eventconsumer_api.host_report import PartitionLag, Problem
 from eventconsumer_api.remedies import ABNORMAL_TRUE, AS_WANTED, REMEDIES, remedy, severity
-from eventconsumer_api.status import Condition, EventConsumerStatus
+from eventconsumer_api.status import Condition, EventConsumerStatus, LagStatus
 from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page import view
 from eventconsumer_operator.page.histories import ALL_PARTITIONS, Histories, sample_of
 from eventconsumer_operator.page.history import MAX_PARTITIONS
-from eventconsumer_operator.page.model import ErrorView
+from eventconsumer_operator.page.model import Choice, ErrorView
 from eventconsumer_operator.page.server import Rendered
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.reconcile import Reconciler
@@ -92,9 +92,24 @@ def test_the_list_is_in_order_and_what_is_gone_is_forgotten() -> None:
         key = Key("shop", name)
         consumer = Observed(now=NOW, consumer=other.consumer.__class__(key, "u", "1", 1, SPEC))
         histories.record(consumer, EventConsumerStatus())
-    assert [each.name for each in view.consumer_list(histories).consumers] == ["a", "b", "orders"]
+    assert [each.name for each in view.consumer_list(histories, Choice()).consumers] == ["a", "b", "orders"]
     histories.forget(KEY)
-    assert histories.get(KEY) is None and len(list(histories)) == 2
+    assert histories.get(KEY) is None and len(histories) == 2
+
+
+def test_a_page_of_two_thousand_is_small() -> None:
+    histories = Histories()
+    base = world({"0": "shop/orders/a.1"}, lag=7)
+    status = make_status(base, make_plan(base, SETTINGS), (), SETTINGS)
+    for number in range(2000):
+        consumer = replace(base.consumer, key=Key("shop", f"c{number:04}"))
+        late = status.model_copy(update={"lag": LagStatus(events=number, seconds=number % 1500)})
+        histories.record(replace(base, consumer=consumer), late)
+    found = view.consumer_list(histories, Choice(sort="lag", page=2))
+    assert (found.total, found.found, found.pages) == (2000, 2000, 20)
+    lags = [(each.lag.seconds or 0, each.lag.events or 0) for each in found.consumers]
+    assert lags == sorted(lags, reverse=True) and len(lags) == 100 and lags[0][0] < 1500
+    assert len(found.model_dump_json(by_alias=True)) < 60_000
 
 
 def test_a_problem_has_its_remedy() -> None:

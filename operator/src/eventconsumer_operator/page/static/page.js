@@ -8,6 +8,8 @@ const UNSEEN_SECONDS = 180; // a consumer that rests is looked at every 15 s, on
 const MAX_ROWS = 64;
 const EVENT_LEVELS = [0, 10, 100, 1000, 10000, 100000];
 const SECOND_LEVELS = [0, 10, 60, 300, 900, 3600];
+const TYPING_MS = 250;
+const CHOICE = { search: "", state: "", sort: "name", page: "1" }; // of the list; the address has what differs from it
 const STATES = { ok: "ok", notice: "worth a look", problem: "needs somebody" };
 
 const $ = (id) => document.getElementById(id);
@@ -75,11 +77,41 @@ const badge = (severity, text) => make("span", { class: `state ${severity}` }, t
 
 // --- the list -------------------------------------------------------------------------------------------------------
 
+function chosen() {
+  const given = new URLSearchParams(/^#\/\?(.*)$/.exec(location.hash)?.[1] ?? "");
+  return Object.fromEntries(Object.entries(CHOICE).map(([name, usual]) => [name, given.get(name) || usual]));
+}
+
+function query(choice) {
+  const differing = Object.entries(choice).filter(([name, value]) => value !== CHOICE[name]);
+  return differing.length ? `?${new URLSearchParams(differing)}` : "";
+}
+
+function choose(changes) {
+  const place = `#/${query({ ...chosen(), page: CHOICE.page, ...changes })}`;
+  if (place === (location.hash || "#/")) return;
+  history.replaceState(null, "", place);
+  $("back").href = place;
+  poll();
+}
+
+function showChoice() {
+  const choice = chosen();
+  // Not while somebody types: the address follows the field.
+  if (document.activeElement !== $("filter")) $("filter").value = choice.search;
+  $("state").value = choice.state;
+  $("sort").value = choice.sort;
+  $("back").href = location.hash || "#/";
+}
+
 function showList() {
-  const wanted = $("filter").value.trim().toLowerCase();
-  const all = state.list?.consumers ?? [];
-  const found = all.filter((each) => `${each.namespace}/${each.name}`.toLowerCase().includes(wanted));
-  $("count").textContent = all.length ? `${found.length} of ${all.length}` : "No EventConsumer found yet.";
+  const { consumers: found, total, page, pages, states, found: number } = state.list;
+  const bad = states.problem ? `, ${count(states.problem)} ${states.problem === 1 ? "needs" : "need"} somebody` : "";
+  $("count").textContent = total ? `${count(number)} of ${count(total)}${bad}` : "No EventConsumer found yet.";
+  $("pages").hidden = pages < 2;
+  $("page").textContent = `Page ${count(page)} of ${count(pages)}`;
+  $("previous").disabled = page <= 1;
+  $("next").disabled = page >= pages;
   const table = $("consumers").closest("table");
   replace($("consumers"), found.map((each) => {
     const place = `${each.namespace}/${each.name}`;
@@ -320,18 +352,20 @@ function pointed(event) {
 // --- asking ---------------------------------------------------------------------------------------------------------
 
 const wanted = () => {
-  const found = /^#\/([^/]+)\/([^/]+)$/.exec(location.hash);
+  const found = /^#\/([^/?]+)\/([^/?]+)$/.exec(location.hash);
   return found ? `${found[1]}/${found[2]}` : "";
 };
 
+const pathOf = (place) => (place ? `api/consumers/${place}` : `api/consumers${query(chosen())}`);
+
 async function ask() {
   const place = wanted();
-  const path = place ? `api/consumers/${place}` : "api/consumers";
+  const path = pathOf(place);
   try {
     const response = await fetch(path, { cache: "no-cache", signal: AbortSignal.timeout(2 * POLL_MS) });
     const date = Date.parse(response.headers.get("date"));
     if (date) state.skew = date - Date.now();
-    if (place !== wanted()) return 0;
+    if (path !== pathOf(wanted())) return 0;
     if (response.status === 404) answered(place, null, "");
     else if (response.ok) {
       const tag = response.headers.get("etag");
@@ -353,7 +387,7 @@ function answered(place, content, tag) {
   state.answered = performance.now();
   state.tag = tag;
   if (!place) {
-    state.list = content ?? { consumers: [] };
+    state.list = content;
     showList();
     return;
   }
@@ -394,6 +428,7 @@ async function poll() {
 function route() {
   const place = wanted();
   const change = $("detail").hidden === Boolean(place) || $("title").textContent !== place;
+  if (!place) showChoice();
   $("list").hidden = Boolean(place);
   $("detail").hidden = !place;
   state.detail = null;
@@ -408,7 +443,14 @@ function route() {
   poll();
 }
 
-$("filter").addEventListener("input", showList);
+let typing = 0;
+$("filter").addEventListener("input", () => {
+  clearTimeout(typing);
+  typing = setTimeout(() => choose({ search: $("filter").value.trim() }), TYPING_MS);
+});
+for (const name of ["state", "sort"]) $(name).addEventListener("change", () => choose({ [name]: $(name).value }));
+$("previous").addEventListener("click", () => choose({ page: String(state.list.page - 1) }));
+$("next").addEventListener("click", () => choose({ page: String(state.list.page + 1) }));
 $("measure").addEventListener("change", drawCharts);
 $("heat").addEventListener("keydown", moveCursor);
 $("heat").addEventListener("blur", () => { tip(""); drawCursor(); });
