@@ -86,13 +86,13 @@ KNOWN = (
         "docs/reference/conditions.md",
     ),
     # Spark drivers: a person, storage or another attempt ended the attempt; the operator starts the next one.
-    Known(SPARK, r"ClaimHeldError|ClaimLostError", "docs/concepts/batches.md"),
+    Known(SPARK, r"ClaimHeldError|ClaimLostError|the claim of batch \d+ is lost", "docs/concepts/batches.md"),
     Known(SPARK, r"SIGTERM|terminated", "docs/concepts/batches.md"),
     Known(SPARK, r"committed it first|was claimed by|lease .*(lost|broken)", "docs/concepts/batches.md"),
     Known(SPARK, _NETWORK, "docs/failure-modes.md"),
     Known(
         SPARK,
-        "AuthenticationFailed|AuthorizationFailure|failed to authenticate|StorageUnauthorized|AccessDenied",
+        "AuthenticationFailed|AuthorizationFailure|failed to authenticate|StorageUnauthorized|Unauthorized: cannot|AccessDenied",
         "docs/how-to/connection-strings.md",
     ),
     # Spark's own threads, after the driver has ended its session or an executor is gone.

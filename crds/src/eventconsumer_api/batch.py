@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from pydantic import AwareDatetime, FailFast, Field, ValidationError
 
 from eventconsumer_api.endpoints import AZURE_STORAGE_SUFFIXES
-from eventconsumer_api.host_config import BlobLocation, ResourceRef
+from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_api.model import Model, Report
 from eventconsumer_api.spark import IN_FLIGHT_MAX, Output
 from eventconsumer_api.v1alpha1 import FileFormat
@@ -212,6 +212,11 @@ class BatchJob(Model):
     attempt: int = Field(default=1, ge=1, description="Number of starts of the batch, including this one.")
     sink: BlobLocation
     output: Output
+    registry: Credential | None = Field(
+        default=None,
+        description="Credential of the driver at output.body.registry; absent: none.",
+        exclude_if=lambda credential: credential is None,  # unknown to drivers of older versions
+    )
     search_poison: bool = Field(
         default=False, description="If the batch fails, search the files that make it fail, and exclude them."
     )

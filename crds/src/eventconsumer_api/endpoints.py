@@ -34,6 +34,8 @@ HostSuffix = Annotated[str, Field(max_length=253, pattern=SUFFIX_PATTERN)]
 # The endpoint of notices: a host name in lower case and a path, no user, password, query or encoded character, so that
 # an allowed prefix and a URL are compared as texts.
 NOTICE_URL_PATTERN = r"^https?://[a-z0-9.-]+(:[0-9]{1,5})?/([A-Za-z0-9._~-]+/)*[A-Za-z0-9._~-]*$"
+# The URL of a schema registry, in the same form, without a slash at its end: paths of schemas are added to it.
+REGISTRY_URL_PATTERN = r"^https?://[a-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*$"
 _DOTS = re.compile(r"/\.{1,2}(/|$)")
 
 _NAME = re.compile(r"[a-z0-9.-]+(:[0-9]{1,5})?")
@@ -108,6 +110,24 @@ def notice_problem(url: str, allowed: Collection[str]) -> EndpointProblem | None
         Reason.ENDPOINT_NOT_ALLOWED,
         f"{url} is not an allowed endpoint ({choice}): correct the URL, or ask the operator's administrator to extend "
         "noticeEndpoints",
+    )
+
+
+def registry_problem(url: str, allowed: Collection[str]) -> EndpointProblem | None:
+    """Why Spark must not read schemas from a URL, or None if it may.
+
+    Plain HTTP and addresses are allowed where the administrator names them, as for notices.
+
+    Args:
+        url: Of the form of REGISTRY_URL_PATTERN.
+        allowed: Allowed URLs.
+    """
+    if not _DOTS.search(url) and url in allowed:
+        return None
+    return EndpointProblem(
+        Reason.ENDPOINT_NOT_ALLOWED,
+        f"{url} is not an allowed schema registry ({', '.join(allowed) or 'there is none'}): correct the URL, or ask "
+        "the operator's administrator to extend schemaRegistries",
     )
 
 

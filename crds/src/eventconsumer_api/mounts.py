@@ -8,6 +8,7 @@ from typing import Any
 
 from eventconsumer_api.host_config import Credential, HostConfig, NoticesConfig, ProxyConfig
 from eventconsumer_api.labels import SECRETS_DIR
+from eventconsumer_api.spark import Registry
 from eventconsumer_api.v1alpha1 import Authentication, Notices, Proxy, SecretKeyRef
 
 # Folders under SECRETS_DIR, one for each credential, and the one file in each. A fixed file name: the key of a Secret
@@ -17,6 +18,7 @@ LEASE_SECRET = "lease-store"  # noqa: S105 - a folder
 SINK_SECRET = "sink"  # noqa: S105 - a folder
 PROXY_SECRET = "proxy"  # noqa: S105 - a folder
 NOTICES_SECRET = "notices"  # noqa: S105 - a folder
+REGISTRY_SECRET = "registry"  # noqa: S105 - a folder
 SECRET_FILE = "connection-string"  # noqa: S105 - a file name
 
 
@@ -58,6 +60,18 @@ def notices_config(notices: Notices | None) -> NoticesConfig | None:
     field = "spec.sink.notices.authentication.headerSecretRef"
     credential = _mounted(field, NOTICES_SECRET, given.header_secret_ref)
     return NoticesConfig(url=notices.url, format=notices.format, header=given.header, credential=credential)
+
+
+def registry_credential(registry: Registry | None) -> Credential | None:
+    """The credential of a Spark driver at its schema registry; None: none."""
+    given = registry.authentication if registry else None
+    if given is None:
+        return None
+    field = "spec.spark.output.body.registry.authentication"
+    if secret := given.basic_secret_ref:
+        return _mounted(f"{field}.basicSecretRef", REGISTRY_SECRET, secret)
+    identity = given.workload_identity
+    return Credential(field=f"{field}.workloadIdentity", client_id=identity.client_id if identity else None)
 
 
 def credentials(config: HostConfig) -> dict[str, Credential]:

@@ -5,10 +5,12 @@ from typing import Annotated
 
 from pydantic import Field
 
+from eventconsumer_api.endpoints import REGISTRY_URL_PATTERN
 from eventconsumer_api.model import Model, rules, total
 from eventconsumer_api.programs import EnvFroms, EnvVars, ProgramVolumes, env_total
 from eventconsumer_api.scalars import JavaMemory, Quantity
 from eventconsumer_api.scheduling import PodFields, pod_rules
+from eventconsumer_api.secrets import SecretKeyRef, WorkloadIdentity
 
 DAY_SECONDS = 86_400
 IN_FLIGHT_MAX = 16
@@ -208,6 +210,63 @@ class BodyType(StrEnum):
     BINARY = "Binary"
     TEXT = "Text"
     JSON = "Json"
+    AVRO = "Avro"
+
+
+class RegistryType(StrEnum):
+    """Protocols of schema registries."""
+
+    AZURE = "AzureSchemaRegistry"
+    CONFLUENT = "Confluent"
+
+
+class RegistryAuthentication(Model):
+    """How the driver signs in at the schema registry: exactly one of the two."""
+
+    model_config = rules(
+        (
+            "has(self.basicSecretRef) != has(self.workloadIdentity)",
+            "registry.authentication: set exactly one of basicSecretRef and workloadIdentity",
+        )
+    )
+
+    basic_secret_ref: SecretKeyRef | None = Field(
+        default=None,
+        description="Text <user>:<password> in a Secret, for basic authentication; a file in the driver only.",
+    )
+    workload_identity: WorkloadIdentity | None = Field(
+        default=None,
+        description="Authentication with Microsoft Entra Workload ID; the identity needs the role Schema Registry "
+        "Reader.",
+    )
+
+
+class Registry(Model):
+    """The schema registry with the schemas of events' bodies."""
+
+    model_config = rules(
+        (
+            "self.type != 'AzureSchemaRegistry' || (has(self.authentication) && "
+            "has(self.authentication.workloadIdentity))",
+            "registry.type: AzureSchemaRegistry needs registry.authentication.workloadIdentity",
+        ),
+        (
+            "self.type != 'Confluent' || !has(self.authentication) || !has(self.authentication.workloadIdentity)",
+            "registry.authentication.workloadIdentity is for registry.type: AzureSchemaRegistry: use basicSecretRef",
+        ),
+    )
+
+    type: RegistryType = Field(
+        description="AzureSchemaRegistry: the id of the schema is in the content type of the event, "
+        "avro/binary+<id>. Confluent: the body begins with a zero byte and the id, four bytes, big-endian."
+    )
+    url: Annotated[str, Field(max_length=512, pattern=REGISTRY_URL_PATTERN)] = Field(
+        description="URL without a slash at the end: https://<namespace>.servicebus.windows.net, or that of a "
+        "Confluent registry. The administrator allows registries (schemaRegistries)."
+    )
+    authentication: RegistryAuthentication | None = Field(
+        default=None, description="Authentication of the driver at the registry. Absent: none."
+    )
 
 
 class Body(Model):
@@ -215,21 +274,32 @@ class Body(Model):
 
     model_config = rules(
         (
-            "!has(self.schema) || self.schema == '' || (has(self.type) && self.type == 'Json')",
-            "spark.output.body.schema is for body.type: Json",
+            "!has(self.schema) || self.schema == '' || (has(self.type) && self.type in ['Json', 'Avro'])",
+            "spark.output.body.schema is for body.type: Json and body.type: Avro",
+        ),
+        (
+            "has(self.registry) == (has(self.type) && self.type == 'Avro')",
+            "spark.output.body.registry is for body.type: Avro, which needs it",
         ),
     )
 
     type: BodyType = Field(
         default=BodyType.BINARY,
         description="Binary: unchanged. Text: UTF-8. Json: parsed with body.schema, or validated and kept as text "
-        "without it. Events with another kind of body go to a quarantine folder beside the output.",
+        "without it. Avro: decoded by the schemas of body.registry. Events with another kind of body go to a "
+        "quarantine folder beside the output.",
     )
     schema_: str = Field(
         default="",
         alias="schema",
         max_length=16_384,
-        description="Columns of a JSON body as Spark DDL: id BIGINT, name STRING, at TIMESTAMP.",
+        description="Json: columns of the body as Spark DDL: id BIGINT, name STRING, at TIMESTAMP. Avro: the schema of "
+        "the column body as Avro JSON (reader schema). Empty: the newest schema of the events in each batch.",
+    )
+    registry: Registry | None = Field(
+        default=None,
+        description="Schema registry of Avro bodies.",
+        exclude_if=lambda registry: registry is None,  # unknown to drivers of older versions
     )
 
 

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
 
-from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES, NOTICE_URL_PATTERN, SUFFIX_PATTERN
+from eventconsumer_api.endpoints import (
+    AZURE_HUB_SUFFIXES,
+    AZURE_STORAGE_SUFFIXES,
+    NOTICE_URL_PATTERN,
+    REGISTRY_URL_PATTERN,
+    SUFFIX_PATTERN,
+)
 from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
 from eventconsumer_api.scheduling import is_reserved
 from eventconsumer_api.spark import Launcher
@@ -41,6 +47,7 @@ class Settings:
         proxy_suffixes: Allowed domains of spec.proxy.url; empty: none.
         notice_endpoints: Allowed values of spec.sink.notices.url, or what they start with, for one that ends with a
             slash; empty: none.
+        schema_registries: Allowed values of spec.spark.output.body.registry.url; empty: none.
         allow_insecure_endpoints: Allow plain HTTP and AMQP, IP addresses, localhost and any domain; for emulators only.
         egress_cidrs: Ranges of addresses that spec.processing.egress may name, or parts of them; empty: none.
         egress_namespaces: Namespaces whose pods spec.processing.egress may name, besides its own.
@@ -75,6 +82,7 @@ class Settings:
     storage_suffixes: tuple[str, ...] = AZURE_STORAGE_SUFFIXES
     proxy_suffixes: tuple[str, ...] = ()
     notice_endpoints: tuple[str, ...] = ()
+    schema_registries: tuple[str, ...] = ()
     allow_insecure_endpoints: bool = False
     egress_cidrs: tuple[str, ...] = ()
     egress_namespaces: tuple[str, ...] = ()
@@ -184,6 +192,7 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         storage_suffixes=tuple(given.storage_suffix) or AZURE_STORAGE_SUFFIXES,
         proxy_suffixes=tuple(given.proxy_suffix),
         notice_endpoints=tuple(given.notice_endpoint),
+        schema_registries=tuple(given.schema_registry),
         allow_insecure_endpoints=given.allow_insecure_endpoints,
         egress_cidrs=tuple(given.egress_cidr),
         egress_namespaces=tuple(given.egress_namespace),
@@ -283,6 +292,14 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         help="allowed value of spec.sink.notices.url, such as https://hooks.example.com/files, or what it starts with, "
         "if it ends with a slash; may be repeated; default: none",
     )
+    parser.add_argument(
+        "--schema-registry",
+        action="append",
+        default=[],
+        type=_schema_registry,
+        help="allowed value of spec.spark.output.body.registry.url, such as https://shop.servicebus.windows.net; may "
+        "be repeated; default: none",
+    )
     parser.add_argument("--endpoint-suffix", type=_replaced, help=argparse.SUPPRESS)
     parser.add_argument(
         "--egress-cidr",
@@ -342,6 +359,15 @@ def _notice_endpoint(text: str) -> str:
         raise argparse.ArgumentTypeError(
             f"{text} is not an endpoint of notices: write it like https://hooks.example.com/files, in lower case, with "
             "a path and without a query"
+        )
+    return text
+
+
+def _schema_registry(text: str) -> str:
+    if not re.fullmatch(REGISTRY_URL_PATTERN, text):
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a schema registry: write it like https://shop.servicebus.windows.net, in lower case, "
+            "without a slash at the end"
         )
     return text
 

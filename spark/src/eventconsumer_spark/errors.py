@@ -2,6 +2,7 @@
 
     SparkJobError
     ├── ConfigurationError     the job's description, the credential or the output path is invalid
+    ├── RegistryError          the schema registry refused the credential or did not respond
     ├── StorageError           the storage account refused or did not respond (`eventconsumer_storage.errors`)
     ├── ManifestError          the batch's manifest is missing, unreadable or belongs to another resource
     ├── FilesChangedError      a file of the batch is missing or differs from the frozen one
@@ -22,6 +23,10 @@ SparkJobError = EventConsumerError
 
 class ConfigurationError(SparkJobError):
     """The job's description, the credential or the output path is invalid."""
+
+
+class RegistryError(SparkJobError):
+    """The schema registry refused the credential or did not respond; a later attempt may succeed."""
 
 
 class ManifestError(SparkJobError):

@@ -44,6 +44,7 @@ VALUES = ",".join(
         "storageClasses={fast}",
         "proxySuffixes={proxy.example}",
         r"noticeEndpoints={https://hooks.example/files,http://10.1.2.3:8080/shop/}",
+        r"schemaRegistries={https://registry.example,http://10.1.2.3:8081/apis,https://shop.servicebus.windows.net}",
     )
 )
 REQUIRED, PREFERRED = (
@@ -88,6 +89,16 @@ def proxy(url: str, name: str = "s") -> dict[str, Any]:
 def notices(url: str, name: str = "s") -> dict[str, Any]:
     reference = {"name": name, "key": "k"}
     return spec_with("sink.notices", {"url": url, "authentication": {"headerSecretRef": reference}})
+
+
+def registry(url: str, name: str = "s", kind: str = "Confluent") -> dict[str, Any]:
+    signs_in = (
+        {"basicSecretRef": {"name": name, "key": "k"}}
+        if kind == "Confluent"
+        else {"workloadIdentity": {"clientId": "c"}}
+    )
+    body = {"type": "Avro", "registry": {"type": kind, "url": url, "authentication": signs_in}}
+    return spec_with("spark", {"output": OUTPUT | {"body": body}})
 
 
 def terms(kind: str, key: str) -> dict[str, Any]:
@@ -140,6 +151,9 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "pods of a namespace": egress(podSelector={}, namespaces=["data"]),
     "a proxy under an allowed domain": proxy("http://Proxy.example:3128"),
     "an endpoint of notices": notices("https://hooks.example/files"),
+    "a schema registry": registry("https://registry.example"),
+    "a schema registry in the network": registry("http://10.1.2.3:8081/apis"),
+    "a schema registry with a token": registry("https://shop.servicebus.windows.net", kind="AzureSchemaRegistry"),
     "an endpoint of notices below an allowed one": notices("http://10.1.2.3:8080/shop/orders"),
     "labels and annotations": pods(labels={"team": "a", LONG_LABEL: "b"}, annotations={"shop.example/x": "y"}),
     "a priority class": pods(priorityClassName="drain"),
@@ -279,6 +293,21 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
             "http://10.1.2.3:8080/shop/../admin",
             "http://169.254.169.254/metadata",
         )
+    },
+    **{
+        f"schemas from {url}": ("spec.spark.output.body.registry.url", registry(url))
+        for url in ("https://registry.example/other", "https://registry.example.evil.example", "http://169.254.169.254")
+    },
+    "schemas with a token in plain": (
+        "spec.spark.output.body.registry.url",
+        registry("http://10.1.2.3:8081/apis", kind="AzureSchemaRegistry"),
+    ),
+    **{
+        f"the Secret {name} at a schema registry": (
+            "spec.spark.output.body.registry.authentication.basicSecretRef.name",
+            registry("https://registry.example", name),
+        )
+        for name in ("eventconsumer-fleet-key", "registry", "sh.helm.release.v1.x.v1", "other")
     },
     **{
         f"the Secret {name} in notices": (

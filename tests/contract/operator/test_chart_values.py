@@ -93,6 +93,7 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
         'storageSuffixes=["example.com"]',
         'proxySuffixes=["proxy.example.com"]',
         'noticeEndpoints=["https://hooks.example.com/files/"]',
+        'schemaRegistries=["https://shop.servicebus.windows.net"]',
         'networkPolicies.metricsNamespaces=["monitoring"]',
     )
     expected: dict[str, tuple[Any, Any]] = {
@@ -119,6 +120,7 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
         "storage_suffixes": (AZURE_STORAGE_SUFFIXES, ("example.com",)),
         "proxy_suffixes": ((), ("proxy.example.com",)),
         "notice_endpoints": ((), ("https://hooks.example.com/files/",)),
+        "schema_registries": ((), ("https://shop.servicebus.windows.net",)),
         "metrics_namespaces": ((), ("monitoring",)),
         "network_policies": (True, True),
     }

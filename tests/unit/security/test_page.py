@@ -42,6 +42,7 @@ def test_every_flag_it_names_is_one() -> None:
         "--spark-launcher": "Kubeflow",
         "--egress-cidr": "10.1.0.0/16",
         "--notice-endpoint": "https://x.example/",
+        "--schema-registry": "https://x.example",
     }
     given = [part for flag in flags for part in ([flag] if flag in plain else [flag, values.get(flag, "x.example")])]
     images = ["--processor-image", "p", "--spark-image", "s"]

@@ -3,24 +3,7 @@
 from pydantic import Field
 
 from eventconsumer_api.model import Model, rules
-
-
-class SecretKeyRef(Model):
-    """One key of a Secret in the same namespace."""
-
-    name: str = Field(min_length=1, max_length=253, description="Name of the Secret, in the resource's namespace.")
-    key: str = Field(
-        min_length=1,
-        max_length=253,
-        pattern=r"^[-._a-zA-Z0-9]+$",
-        description="Key in the Secret that holds the value.",
-    )
-
-
-class WorkloadIdentity(Model):
-    """A federated Microsoft Entra identity; no secret is stored."""
-
-    client_id: str = Field(min_length=1, max_length=64, description="Client id of the managed identity or application.")
+from eventconsumer_api.secrets import SecretKeyRef, WorkloadIdentity
 
 
 class Authentication(Model):

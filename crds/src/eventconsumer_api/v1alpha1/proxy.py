@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from eventconsumer_api.model import Model, rules
-from eventconsumer_api.v1alpha1.authentication import SecretKeyRef
+from eventconsumer_api.secrets import SecretKeyRef
 
 NoProxyName = Annotated[str, Field(max_length=253, pattern=r"^\.?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")]
 

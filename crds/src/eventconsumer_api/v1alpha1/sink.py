@@ -8,7 +8,8 @@ from pydantic import Field
 from eventconsumer_api.endpoints import NOTICE_URL_PATTERN
 from eventconsumer_api.model import Model, rules
 from eventconsumer_api.scalars import NUMBER_MAX
-from eventconsumer_api.v1alpha1.authentication import Authentication, SecretKeyRef
+from eventconsumer_api.secrets import SecretKeyRef
+from eventconsumer_api.v1alpha1.authentication import Authentication
 from eventconsumer_api.v1alpha1.storage import (
     STORAGE_API_VERSION,
     BlobPrefix,

@@ -12,14 +12,17 @@ from eventconsumer_api.endpoints import (
     hub_problem,
     notice_problem,
     proxy_problem,
+    registry_problem,
     same_account,
     storage_problem,
 )
+from eventconsumer_api.spark import RegistryType
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.settings import Settings
 
 _OUTPUT = "spec.spark.output.path"
+_REGISTRY = "spec.spark.output.body.registry.url"
 
 
 def check_endpoints(spec: EventConsumerSpec, settings: Settings) -> None:
@@ -46,6 +49,10 @@ def check_endpoints(spec: EventConsumerSpec, settings: Settings) -> None:
         sink = _host_of(spec.sink.storage_account_url or "")  # else it is in the connection string: the driver checks
         if sink and not same_account(host, sink):
             raise SpecError(_OUTPUT, f"it is in {host}, the sink in {sink}: write to the sink's account")
+        if registry := spec.spark.output.body.registry:
+            _refuse(_REGISTRY, registry_problem(registry.url, settings.schema_registries))
+            if registry.type is RegistryType.AZURE and not registry.url.startswith("https://"):
+                raise SpecError(_REGISTRY, f"{registry.url} is not encrypted: use https://", Reason.INSECURE_ENDPOINT)
     if spec.proxy is not None:
         # TLS keeps credentials of Azure from a proxy, but pods connect to its address, and may sign in there.
         _refuse("spec.proxy.url", proxy_problem(urlsplit(spec.proxy.url).netloc, settings.proxy_suffixes))

@@ -71,5 +71,9 @@ def _credentials(spec: EventConsumerSpec) -> Iterator[tuple[str, str]]:
     if spec.sink.notices and spec.sink.notices.authentication:
         secret = spec.sink.notices.authentication.header_secret_ref
         yield "spec.sink.notices.authentication.headerSecretRef.name", secret.name
+    registry = spec.spark.output.body.registry if spec.spark and spec.spark.output else None
+    if registry and registry.authentication and registry.authentication.basic_secret_ref:
+        secret = registry.authentication.basic_secret_ref
+        yield "spec.spark.output.body.registry.authentication.basicSecretRef.name", secret.name
     if spec.proxy and spec.proxy.credentials_secret_ref:
         yield "spec.proxy.credentialsSecretRef.name", spec.proxy.credentials_secret_ref.name

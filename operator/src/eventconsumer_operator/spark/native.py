@@ -11,7 +11,6 @@ from typing import Any
 
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.mounts import SINK_SECRET, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.spark import SparkPod
 from eventconsumer_operator.kube.manifest import JOB, containers_of, kind_of
@@ -24,7 +23,10 @@ from eventconsumer_operator.spark.pods import (
     executor_template,
     metadata,
     mounts,
+    secret_mounts,
+    secret_volumes,
     storage,
+    uses_identity,
     volumes,
 )
 
@@ -49,7 +51,7 @@ def application(launch: Launch) -> Manifest:
     spark = launch.spark
     manifest = child(launch.consumer, JOB, launch.name, launch.labels[labels.LABEL_COMPONENT])
     manifest["metadata"]["labels"] = dict(launch.labels)
-    identity = WORKLOAD_IDENTITY_LABEL if launch.config.sink.credential.client_id else {}
+    identity = WORKLOAD_IDENTITY_LABEL if uses_identity(launch) else {}
     return manifest | {
         "spec": {
             "backoffLimit": 0,
@@ -82,8 +84,6 @@ def pod_memory_mib(pod: SparkPod) -> int:
 
 def _driver(launch: Launch) -> dict[str, Any]:
     driver, application = launch.spark.driver, launch.spark.application
-    # Without its Secret a driver would fail: so the volume is not optional, and the pod waits for the Secret.
-    secret = secret_volume(SINK_SECRET, launch.config.sink.credential, optional=False)
     memory, disk = f"{pod_memory_mib(driver)}Mi", storage(driver)
     resources = {
         "requests": {"cpu": driver.core_request or str(driver.cores), "memory": memory, **disk["requests"]},
@@ -116,14 +116,14 @@ def _driver(launch: Launch) -> dict[str, Any]:
                 "resources": resources,
                 "volumeMounts": [
                     *mounts(launch, driver),
-                    *([secret_mount(SINK_SECRET)] if secret else []),
+                    *secret_mounts(launch),
                     *([] if launch.local else [_executor_mount()]),
                 ],
             }
         ],
         "volumes": [
             *volumes(launch, driver),
-            *([secret] if secret else []),
+            *secret_volumes(launch),
             *([] if launch.local else [_executor_volume()]),
         ],
     }

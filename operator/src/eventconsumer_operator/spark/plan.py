@@ -21,6 +21,7 @@ from eventconsumer_api.batch import BatchJob, KeepAlive
 from eventconsumer_api.host_config import Credential, HostConfig
 from eventconsumer_api.host_report import BatchReport, FleetReport
 from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.mounts import registry_credential
 from eventconsumer_api.spark import History, Launcher, PoisonFiles, Spark, SparkMode
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
@@ -151,6 +152,7 @@ def launch_of(parts: Parts, batch: BatchReport, attempt: int) -> Launch:
             attempt=attempt,
             sink=parts.config.sink,
             output=parts.output,
+            registry=registry_credential(parts.output.body.registry),
             allow_insecure_endpoints=parts.config.allow_insecure_endpoints,
             storage_suffixes=parts.config.storage_suffixes,
             search_poison=_searches_poison(spark, attempt),

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.host_config import Credential
+from eventconsumer_api.mounts import REGISTRY_SECRET, SINK_SECRET, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.quantities import amount
 from eventconsumer_api.spark import Scratch, SparkPod
@@ -74,6 +76,30 @@ def mounts(launch: Launch, pod: SparkPod) -> list[dict[str, Any]]:
     tmp = {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108 - the pod's own
     scratch = [{"name": SCRATCH_VOLUME, "mountPath": SCRATCH_FOLDER}] if pod.scratch else []
     return [tmp, *scratch, *programs.mounts(launch.spark.application)]
+
+
+def secret_volumes(launch: Launch) -> list[dict[str, Any]]:
+    """The volumes of the driver's credentials.
+
+    Without its Secret a driver would fail: so the volumes are not optional, and the pod waits for the Secret.
+    """
+    found = (secret_volume(folder, each, optional=False) for folder, each in _credentials(launch).items())
+    return [volume for volume in found if volume]
+
+
+def secret_mounts(launch: Launch) -> list[dict[str, Any]]:
+    """The mounts of `secret_volumes`."""
+    return [secret_mount(volume["name"]) for volume in secret_volumes(launch)]
+
+
+def uses_identity(launch: Launch) -> bool:
+    """Whether the driver signs in with workload identity, at storage or at the schema registry."""
+    return any(each.client_id for each in _credentials(launch).values())
+
+
+def _credentials(launch: Launch) -> dict[str, Credential]:
+    registry = launch.batch.registry
+    return {SINK_SECRET: launch.config.sink.credential} | ({REGISTRY_SECRET: registry} if registry else {})
 
 
 def environment(launch: Launch, own: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:

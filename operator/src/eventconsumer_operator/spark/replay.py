@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from eventconsumer_api import labels
 from eventconsumer_api.batch import BatchJob, ReplayOf
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.mounts import registry_credential
 from eventconsumer_api.spark import BatchReplay, SparkMode
 from eventconsumer_api.status import BatchReplayStatus
 from eventconsumer_operator.kube.manifest import is_being_deleted, name_of
@@ -58,6 +59,7 @@ def replay_job(observed: Observed, parts: Parts) -> Manifest | None:
             number=replay.from_,
             sink=parts.config.sink,
             output=parts.output,
+            registry=registry_credential(parts.output.body.registry),
             allow_insecure_endpoints=parts.config.allow_insecure_endpoints,
             storage_suffixes=parts.config.storage_suffixes,
             replay=ReplayOf(nonce=replay.nonce, first=replay.from_, last=replay.to),

@@ -19,7 +19,6 @@ from typing import Any
 
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.mounts import SINK_SECRET, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.spark import SparkPod
 from eventconsumer_operator.kube.manifest import (
@@ -33,7 +32,17 @@ from eventconsumer_operator.resource.names import child
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL, placement
 from eventconsumer_operator.spark.launch import TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
-from eventconsumer_operator.spark.pods import environment, executor_template, metadata, mounts, storage, volumes
+from eventconsumer_operator.spark.pods import (
+    environment,
+    executor_template,
+    metadata,
+    mounts,
+    secret_mounts,
+    secret_volumes,
+    storage,
+    uses_identity,
+    volumes,
+)
 
 SPARK_VERSION = "4.1.1"
 """Version of the Spark image, for launchers that require it."""
@@ -118,9 +127,7 @@ def apache_application(launch: Launch) -> Manifest:
 def driver_template(launch: Launch) -> dict[str, Any]:
     """The template of the driver pod. The kubelet stops it after its deadline."""
     driver = launch.spark.driver
-    identity = WORKLOAD_IDENTITY_LABEL if launch.config.sink.credential.client_id else {}
-    # Without its Secret a driver would fail: so the volume is not optional, and the pod waits for the Secret.
-    secret = secret_volume(SINK_SECRET, launch.config.sink.credential, optional=False)
+    identity = WORKLOAD_IDENTITY_LABEL if uses_identity(launch) else {}
     return {
         "metadata": metadata(driver, {**launch.labels, **identity}),
         "spec": {
@@ -138,10 +145,10 @@ def driver_template(launch: Launch) -> dict[str, Any]:
                     # Spark adds CPU and memory.
                     "resources": storage(driver),
                     "securityContext": container_security(),
-                    "volumeMounts": [*mounts(launch, driver), *([secret_mount(SINK_SECRET)] if secret else [])],
+                    "volumeMounts": [*mounts(launch, driver), *secret_mounts(launch)],
                 }
             ],
-            "volumes": [*volumes(launch, driver), *([secret] if secret else [])],
+            "volumes": [*volumes(launch, driver), *secret_volumes(launch)],
         },
     }
 

@@ -1,9 +1,10 @@
-"""Decodes bodies of events: unchanged, text, or JSON; and separates events that do not match.
+"""Decodes bodies of events: unchanged, text, or JSON (Avro: avro.py); and separates events that do not match.
 
 Invariant: every event is in exactly one of the two results of `split`, also if its body does not match
 `spark.output.body`. An event without a body has none in the output either: null matches every type.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
@@ -65,8 +66,27 @@ def split(events: DataFrame, body: Body) -> Split:
             cause = _unread().otherwise(NO_JSON)
         fits = F.col(_PARSED).isNull() | matched
         value = parsed if schema else _text()
+    return separate(marked, fits, value, cause, events.columns)
+
+
+def separate(
+    marked: DataFrame, fits: Column, value: Column | None, cause: Column, columns: Sequence[str] | None = None
+) -> Split:
+    """Both results of a decision about each event.
+
+    Args:
+        marked: The events, and columns for the decision.
+        fits: Whether the body matches; never null.
+        value: The decoded body; None: the column is left out.
+        cause: The cause of a body that does not match.
+        columns: The columns of the events; None: all of `marked`.
+    """
     fitting = marked.where(fits).select(
-        *(value.alias("body") if name == "body" else F.col(name) for name in events.columns)
+        *(
+            value.alias("body") if name == "body" and value is not None else F.col(name)
+            for name in columns or marked.columns
+            if name != "body" or value is not None
+        )
     )
     unfit = marked.where(~fits).select(
         F.col("_metadata.file_path").alias("file"),

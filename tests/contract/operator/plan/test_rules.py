@@ -13,6 +13,8 @@ ACCOUNT = "https://shop.blob.core.windows.net"
 REPLACE: dict[str, Any] = {"handler": "a:B", "handlerMode": "Replace"}
 NO_SPARK = {"enabled": False}
 OUTPUT = {"path": "abfss://out@shop.dfs.core.windows.net/orders"}
+SECRET_AT_REGISTRY = {"basicSecretRef": {"name": "s", "key": "k"}}
+REGISTRY = "https://shop.servicebus.windows.net"
 LONG_KEY = "a" * 400
 
 
@@ -22,6 +24,10 @@ def spec(**parts: Any) -> dict[str, Any]:
     for name, value in parts.items():
         made[name] = made.get(name, {}) | value if isinstance(value, dict) else value
     return made
+
+
+def avro(registry: dict[str, Any]) -> dict[str, Any]:
+    return spec(spark={"output": OUTPUT | {"body": {"type": "Avro", "registry": registry}}})
 
 
 def pods(**parts: Any) -> dict[str, Any]:
@@ -161,6 +167,16 @@ BREAKS: dict[str, dict[str, Any]] = {
     "spark.output.path is required": spec(spark={"enabled": True}),
     "spark.output.body.schema is for": spec(
         spark={"output": OUTPUT | {"body": {"type": "Text", "schema": "id BIGINT"}}}
+    ),
+    "spark.output.body.registry is for": spec(spark={"output": OUTPUT | {"body": {"type": "Avro"}}}),
+    "registry.type: AzureSchemaRegistry needs": avro(
+        {"type": "AzureSchemaRegistry", "url": REGISTRY, "authentication": SECRET_AT_REGISTRY}
+    ),
+    "registry.authentication.workloadIdentity is for": avro(
+        {"type": "Confluent", "url": REGISTRY, "authentication": {"workloadIdentity": {"clientId": "c"}}}
+    ),
+    "registry.authentication: set exactly one of": avro(
+        {"type": "Confluent", "url": REGISTRY, "authentication": {}}
     ),
     "spark.mode: Local needs": spec(spark={"output": OUTPUT, "mode": "Local", "launcher": "Kubeflow"}),
     "spark.replay.from must not be above": spec(

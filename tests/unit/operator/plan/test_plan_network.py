@@ -17,7 +17,7 @@ from eventconsumer_operator.plan.disruption import disruption_budget
 from eventconsumer_operator.plan.network import network_policies, unwanted_policies
 from eventconsumer_operator.resource.names import child_labels
 from eventconsumer_operator.resource.spec import parse_spec
-from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, UID, consumer, observed, spec_with
+from tests.unit.operator.worlds import IDENTITY, KEY, SETTINGS, SPARK, SPEC, UID, consumer, observed, spec_with
 
 CLOSED = replace(
     SETTINGS, network_policies=True, operator_namespace="operators", metrics_namespaces=("monitoring", "other")
@@ -388,3 +388,55 @@ def test_any_other_endpoint_of_notices_is_refused(url: str) -> None:
     with pytest.raises(SpecError) as caught:
         make_plan(observed(noticing(url)), replace(SETTINGS, notice_endpoints=HOOKS))
     assert caught.value.field.startswith("spec.sink.notices.url")
+
+
+# --- the schema registry ---------------------------------------------------------------------------------------------
+
+REGISTRIES = ("https://shop.servicebus.windows.net", "https://registry.example/apis", "http://10.1.2.3:8081")
+
+
+def decoding(url: str, kind: str = "Confluent") -> dict[str, Any]:
+    signs_in = {"authentication": IDENTITY} if kind == "AzureSchemaRegistry" else {}
+    body = {"type": "Avro", "registry": {"type": kind, "url": url} | signs_in}
+    return spec_with("spark.output.body", body, SPEC | SPARK)
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"), [(REGISTRIES[0], "AzureSchemaRegistry"), *((url, "Confluent") for url in REGISTRIES)]
+)
+def test_a_schema_registry_that_the_administrator_allows_is_read(url: str, kind: str) -> None:
+    make_plan(observed(decoding(url, kind)), replace(SETTINGS, schema_registries=REGISTRIES))
+    with pytest.raises(SpecError, match="extend schemaRegistries") as caught:
+        make_plan(observed(decoding(url, kind)), SETTINGS)
+    assert (caught.value.field, caught.value.reason) == ("spec.spark.output.body.registry.url", "EndpointNotAllowed")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://registry.example",
+        "https://registry.example/apis/..",
+        "https://registry.example/apis/more",
+        "https://registry.example/apis/",
+        "https://other.servicebus.windows.net",
+        "http://shop.servicebus.windows.net",
+        "http://169.254.169.254",
+        "http://10.1.2.30:8081",
+        "https://registry.example@evil.example/apis",
+        "https://Registry.example/apis",
+        "https://registry.example/apis?x",
+        "https://registry.example/apis\n",
+    ],
+)
+def test_any_other_schema_registry_is_refused(url: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        make_plan(observed(decoding(url)), replace(SETTINGS, schema_registries=REGISTRIES))
+    assert caught.value.field.startswith("spec.spark.output.body.registry.url")
+
+
+def test_a_token_is_not_sent_to_a_registry_without_encryption() -> None:
+    with pytest.raises(SpecError, match="is not encrypted: use https") as caught:
+        make_plan(
+            observed(decoding(REGISTRIES[2], "AzureSchemaRegistry")), replace(SETTINGS, schema_registries=REGISTRIES)
+        )
+    assert caught.value.reason == "InsecureEndpoint"

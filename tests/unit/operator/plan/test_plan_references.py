@@ -10,7 +10,12 @@ from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.settings import Settings
 from tests.unit.operator.worlds import SETTINGS, SPARK, SPEC, observed, spec_with
 
-PROXIED = replace(SETTINGS, proxy_suffixes=("proxy.example",), notice_endpoints=("https://hooks.example/",))
+PROXIED = replace(
+    SETTINGS,
+    proxy_suffixes=("proxy.example",),
+    notice_endpoints=("https://hooks.example/",),
+    schema_registries=("https://registry.example",),
+)
 OWN = replace(PROXIED, reserved_secrets=("fleet", "registry"))
 FIELDS = {
     "spec.eventHub.authentication.connectionStringSecretRef.name": ("eventHub", "authentication"),
@@ -18,6 +23,7 @@ FIELDS = {
     "spec.sink.authentication.connectionStringSecretRef.name": ("sink", "authentication"),
     "spec.proxy.credentialsSecretRef.name": ("proxy", ""),
     "spec.sink.notices.authentication.headerSecretRef.name": ("notices", ""),
+    "spec.spark.output.body.registry.authentication.basicSecretRef.name": ("registry", ""),
     "spec.processing.env": ("processing", ""),
     "spec.processing.envFrom": ("processing", ""),
     "spec.processing.volumes": ("processing", ""),
@@ -50,6 +56,10 @@ def naming(field: str, secret: str) -> dict[str, Any]:
     if part == "notices":
         notices = {"url": "https://hooks.example/files", "authentication": {"headerSecretRef": reference}}
         return SPEC | {"sink": SPEC["sink"] | {"notices": notices}}
+    if part == "registry":
+        signs_in = {"basicSecretRef": reference}
+        registry = {"type": "Confluent", "url": "https://registry.example", "authentication": signs_in}
+        return spec_with("spark.output.body", {"type": "Avro", "registry": registry}, SPEC | SPARK)
     if part in ("processing", "spark"):
         return with_input(field, input_from(field.rpartition(".")[2], "secret", secret))
     return SPEC | {part: {"url": "http://proxy.example:3128", "credentialsSecretRef": reference}}

@@ -370,3 +370,30 @@ def test_switching_spark_off_ends_running_jobs_only() -> None:
 
 def test_the_job_manifest_is_plain_json() -> None:
     assert json.loads(json.dumps(made())) == made()
+
+
+def test_the_credential_of_a_schema_registry_is_in_the_driver_only() -> None:
+    settings = replace(SETTINGS, schema_registries=("https://registry.example", "https://shop.servicebus.windows.net"))
+    secret: dict[str, Any] = {"type": "Confluent", "url": "https://registry.example"}
+    secret |= {"authentication": {"basicSecretRef": {"name": "registry-user", "key": "basic"}}}
+    made_of = spec_with("spark.output.body", {"type": "Avro", "registry": secret}, WITH_SPARK)
+    manifest = made(spec=spec_with("spark.mode", "Executors", made_of), settings=settings)
+    pod = manifest["spec"]["template"]
+    volume = next(each for each in pod["spec"]["volumes"] if each["name"] == "registry")
+    mount = next(each for each in driver(manifest)["volumeMounts"] if each["name"] == "registry")
+    assert volume["secret"]["secretName"] == "registry-user" and not volume["secret"]["optional"]
+    described = BatchJob.model_validate(driver_job(manifest)).registry
+    assert described and described.connection_string_file == f"{mount['mountPath']}/connection-string"
+    assert mount["readOnly"] and described.key == "basic"
+    assert "registry" not in json.dumps(pod["metadata"])  # the template of the executors
+    assert "azure.workload.identity/use" not in pod["metadata"]["labels"]
+    identity: dict[str, Any] = {"type": "AzureSchemaRegistry", "url": "https://shop.servicebus.windows.net"}
+    identity |= {"authentication": {"workloadIdentity": {"clientId": "c"}}}
+    manifest = made(
+        spec=spec_with("spark.output.body", {"type": "Avro", "registry": identity}, WITH_SPARK), settings=settings
+    )
+    pod = manifest["spec"]["template"]
+    assert pod["metadata"]["labels"]["azure.workload.identity/use"] == "true"
+    assert not any(each["name"] == "registry" for each in pod["spec"]["volumes"])
+    plain = driver_job(made())
+    assert "registry" not in plain and "registry" not in plain["output"]["body"]  # drivers of older versions refuse it

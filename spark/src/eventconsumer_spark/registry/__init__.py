@@ -1,0 +1,1 @@
+"""Schema registries: the schemas of Avro bodies, by their ids."""

@@ -1,0 +1,127 @@
+"""The client of schema registries, against a stand-in on real HTTP: protocols, unknown ids, faults, credentials."""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eventconsumer_api.host_config import Credential
+from eventconsumer_api.spark import Registry, RegistryType
+from eventconsumer_spark.errors import ConfigurationError, RegistryError
+from eventconsumer_spark.registry.client import TRIES, UNKNOWN, SchemaRegistry
+from eventconsumer_spark.registry.schema import MAX_CHARACTERS, Refusal, Schema
+from tests.support.registry import StandInRegistry
+
+GUID = "64fc737160ff41bdb8a0b8af028e6827"
+ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
+BASIC = "spec.spark.output.body.registry.authentication.basicSecretRef"
+
+
+@pytest.fixture
+def server() -> Iterator[StandInRegistry]:
+    with StandInRegistry() as made:
+        yield made
+
+
+def client(
+    server: StandInRegistry, kind: RegistryType, credential: Credential | None = None, path: str = ""
+) -> tuple[SchemaRegistry, list[float]]:
+    """A client without a token for Confluent, and the pauses that it makes."""
+    pauses: list[float] = []
+    registry = Registry(type=kind, url=server.url + path)
+    token = (lambda: "t") if kind is RegistryType.AZURE else None
+    return SchemaRegistry(registry, credential, token, pauses.append), pauses
+
+
+def test_azure_gives_the_schema_its_version_and_gets_a_token(server: StandInRegistry) -> None:
+    server.schemas[GUID], server.versions[GUID], server.authorization = ORDER, 3, "Bearer t"
+    registry, _ = client(server, RegistryType.AZURE)
+    for _ in range(2):  # kept after the first time
+        assert registry.schemas([GUID]) == {GUID: Schema(ORDER, "Order", 3)}
+    assert server.requests == [f"/$schemaGroups/$schemas/{GUID}?api-version=2023-07-01"]
+
+
+def test_confluent_gives_the_schema_below_the_path_of_its_url(server: StandInRegistry, tmp_path: Path) -> None:
+    file = tmp_path / "basic"
+    file.write_text("user:ä:b\n")
+    server.schemas["7"] = ORDER
+    server.authorization = "Basic " + base64.b64encode("user:ä:b".encode()).decode()
+    credential = Credential(field=BASIC, secret="s", key="k", connection_string_file=str(file))
+    registry, _ = client(server, RegistryType.CONFLUENT, credential)
+    assert registry.schemas(["7"]) == {"7": Schema(ORDER, "Order", 7)}
+    file.write_text("other:c")
+    with pytest.raises(RegistryError, match=r"refuses the credential \(HTTP 401\): correct key k of Secret s"):
+        registry.schemas(["8"])
+    file.write_text("no colon")
+    with pytest.raises(ConfigurationError, match="has not the form <user>:<password>"):
+        registry.schemas(["8"])
+    with pytest.raises(RegistryError, match=r"set spec\.spark\.output\.body\.registry\.authentication"):
+        client(server, RegistryType.CONFLUENT)[0].schemas(["7"])
+
+
+@pytest.mark.parametrize(("kind", "number"), [(RegistryType.AZURE, GUID), (RegistryType.CONFLUENT, "7")])
+def test_what_a_publisher_can_cause_is_no_error(kind: RegistryType, number: str, server: StandInRegistry) -> None:
+    registry, _ = client(server, kind)
+    assert registry.schemas([number]) == {number: UNKNOWN}
+    server.schemas[number] = ORDER
+    server.others[number] = "JSON"
+    assert client(server, kind)[0].schemas([number]) == {number: Refusal("is not an Avro schema")}
+    del server.others[number]
+    for text in (json.dumps("x" * MAX_CHARACTERS), json.dumps("x" * MAX_CHARACTERS * 5)):
+        server.schemas[number] = text
+        assert client(server, kind)[0].schemas([number]) == {
+            number: Refusal(f"is longer than {MAX_CHARACTERS} characters")
+        }
+    # It was unknown before, and is asked for again.
+    server.schemas[number] = ORDER
+    found = registry.schemas([number])[number]
+    assert isinstance(found, Schema) and found.text == ORDER
+    server.references.add("9")
+    server.schemas["9"] = ORDER
+    if kind is RegistryType.CONFLUENT:
+        refused = registry.schemas(["9"])["9"]
+        assert isinstance(refused, Refusal) and "has references" in refused.cause
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_a_fault_is_tried_again_and_then_an_error_and_never_an_unknown_schema(
+    status: int, server: StandInRegistry
+) -> None:
+    server.schemas["7"] = ORDER
+    registry, pauses = client(server, RegistryType.CONFLUENT)
+    server.faults = [status] * (TRIES - 1)
+    assert registry.schemas(["7"]) == {"7": Schema(ORDER, "Order", 7)}
+    assert pauses == [1.0, 2.0, 4.0]
+    server.faults = [status] * TRIES
+    with pytest.raises(RegistryError, match=rf"answers with HTTP {status}: restore the registry.*the batch waits"):
+        registry.schemas(["8"])
+
+
+def test_a_registry_that_is_away_is_an_error(server: StandInRegistry) -> None:
+    registry = SchemaRegistry(Registry(type=RegistryType.CONFLUENT, url="http://127.0.0.1:9"), sleep=lambda _: None)
+    with pytest.raises(RegistryError, match=r"no answer: .*refused"):
+        registry.schemas(["1"])
+
+
+def test_a_wrong_url_is_not_an_unknown_schema_and_a_redirect_is_not_followed(server: StandInRegistry) -> None:
+    for kind in (RegistryType.CONFLUENT, RegistryType.AZURE):
+        with pytest.raises(ConfigurationError, match="HTTP 404: correct the URL"):
+            client(server, kind, path="/wrong")[0].schemas(["7"])
+        server.faults = [302]
+        server.requests.clear()
+        with pytest.raises(ConfigurationError, match=r"redirect \(HTTP 302\), which is not followed"):
+            client(server, kind)[0].schemas(["7"])
+        assert "/elsewhere" not in server.requests
+    server.faults = [200]
+    with pytest.raises(ConfigurationError, match="answers without a schema"):
+        client(server, RegistryType.CONFLUENT)[0].schemas(["7"])
+
+
+def test_an_identity_that_is_not_injected_is_named(server: StandInRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    registry = Registry(type=RegistryType.AZURE, url=server.url)
+    with pytest.raises(ConfigurationError, match="workload identity is not injected"):
+        SchemaRegistry(registry, Credential(field="spec.x", client_id="c")).schemas([GUID])
