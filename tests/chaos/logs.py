@@ -92,7 +92,8 @@ KNOWN = (
     Known(SPARK, _NETWORK, "docs/failure-modes.md"),
     Known(
         SPARK,
-        "AuthenticationFailed|AuthorizationFailure|failed to authenticate|StorageUnauthorized|Unauthorized: cannot|AccessDenied",
+        "AuthenticationFailed|AuthorizationFailure|failed to authenticate|StorageUnauthorized|Unauthorized: cannot"
+        "|AccessDenied",
         "docs/how-to/connection-strings.md",
     ),
     # Spark's own threads, after the driver has ended its session or an executor is gone.
