@@ -61,6 +61,7 @@ from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 
 RETRY_SECONDS = 4.0
 CHECKPOINT_VERSIONS = 3  # of the table, between two checkpoints
+RETENTION_SECONDS = 4.0  # between two looks for files that are due
 
 log = structlog.get_logger(__name__)
 
@@ -258,7 +259,14 @@ class SimHost:
         store = lease_store(config, info, self._leases, self.machine.time)
         manager = self.manager = PartitionManager(work, store, chain, self.news)
         eras = partial(eras_of, config, info, segments, sink)
-        leader = Leader(work, blobs=sink, eras=eras, partitions=manager, checkpoint_versions=CHECKPOINT_VERSIONS)
+        leader = Leader(
+            work,
+            blobs=sink,
+            eras=eras,
+            partitions=manager,
+            checkpoint_versions=CHECKPOINT_VERSIONS,
+            retention_seconds=RETENTION_SECONDS,
+        )
         record = lease_record(config, info, identity, sink.account, self._times.now())
         restore = partial(restore_lease_record, self._leases, store.folder, record)
         clock = self.machine.time
