@@ -35,6 +35,9 @@ numbers. Each change is judged at the moment it is made, so a violation that a l
     W1 each event that was enqueued before the watermark is in a file, was removed from the hub, or comes before the
        start; the watermark never falls
     W2 each event that was enqueued before the watermark of a batch, or of commits, is in it or in an earlier one
+    R1 a host removes no file that is in no committed batch
+    R2 a host removes only files before a cursor that was written before; the cursor never falls, and counts each one
+    R3 a host removes neither the last file of a chain nor a file that the table has
     F2 a chain has events of its own hub only, and none from both sides of a break: where the hub's last events vanished
        and it used their numbers again, an event from before is never followed by one from after
 """
@@ -62,6 +65,7 @@ RECORD = re.compile(r"\w+/_(batches|commits)/(\d+)\.json")
 TABLE = "/_delta_log/"
 WATERMARK = "/_watermark.json"
 NOTICES = "/_notices.json"
+RETENTION = "/_retention.json"
 COVERED = re.compile(r"eventconsumer/([\w-]+)/(\w+)/(\w+)")
 SEGMENT = re.compile(r"\w+/_segments/\d+\.json")
 IN_FLIGHT = 3  # the most that a consumer's configuration allows
@@ -126,6 +130,9 @@ class Checker:
         self.notices = NoticesSeen(self.expect)
         self._covered: dict[tuple[str, str], int] = {}  # chain -> the last number that the table covers
         self._buried: set[str] = set()  # files that were pruned
+        self._removed = 0  # files that hosts removed
+        self._counted = 0  # files that the cursor of retention counts as removed
+        self._cursors: dict[tuple[str, str], int] = {}  # chain -> start of the first file that retention keeps
         self._batched: dict[str, int] = {}  # file -> its batch
         self._committed = 0  # the last committed batch
         self._complete, self._processed = _NEVER, _NEVER  # the watermarks of files and of commits
@@ -171,6 +178,8 @@ class Checker:
             self.notices.cursor(version.data, author)
         elif version.name.endswith(WATERMARK):
             self._watermark(json.loads(version.data or b"{}"), author)
+        elif version.name.endswith(RETENTION):
+            self._retention(json.loads(version.data or b"{}"), author)
         elif SEGMENT.fullmatch(version.name):
             known = self._records.setdefault(version.name, version.data or b"")
             self.expect("S1", known == version.data, f"{version.name} was written again by {author}")
@@ -235,6 +244,8 @@ class Checker:
                 == {**known.metadata, TOMBSTONE: version.metadata[TOMBSTONE], "size": str(len(known.data or b""))}
             )
             self.expect("S1", buried, f"{what}: a committed file was changed")
+            if author and version.name not in self._buried:
+                self._removes((incarnation, partition), start, known, what)
             self._buried.add(version.name)
             self.notices.pruned(incarnation, partition, start)
             return
@@ -252,6 +263,32 @@ class Checker:
         self.notices.file(incarnation, partition, start, version.name)
         chain.next = max(chain.next, last + 1)
         chain.epoch = max(chain.epoch, epoch)
+
+    def _removes(self, place: tuple[str, str], start: int, file: Version, what: str) -> None:
+        """A host replaces a file by a tombstone."""
+        self._removed += 1
+        batch = self._batched.get(file.name, 0)
+        self.expect("R1", 0 < batch <= self._committed, f"{what}: batch {batch} of {self._committed} committed ones")
+        cursor = self._cursors.get(place, -1)
+        self.expect("R2", start < cursor, f"{what}: the cursor is {cursor}")
+        right = self._removed <= self._counted
+        self.expect("R2", right, f"{what}: {self._removed} files were removed, and {self._counted} are counted")
+        last = int(file.metadata["last"])
+        self.expect("R3", last + 1 < self.chains[place].next, f"{what}: it is the last file of its chain")
+        table = self.table.states[-1].files if self.table.states else frozenset()
+        self.expect("R3", file.name.partition("/")[2] not in table, f"{what}: the table has it")
+
+    def _retention(self, record: dict[str, Any], author: str) -> None:
+        what = f"the cursor of retention by {author}"
+        self.expect("I2", record["chain"] == self.chain, f"{what} is of chain {record['chain']}")
+        for partition, kept in record["partitions"].items():
+            place = (record["incarnation"], partition)
+            before = self._cursors.get(place, -1)
+            right = before <= kept["next"] and kept["done"] <= kept["next"]
+            self.expect("R2", right, f"{what} moves from {before} to {kept}")
+            self._cursors[place] = kept["next"]
+        self.expect("R2", self._counted <= record["removed"]["files"], f"{what} counts less than {self._counted}")
+        self._counted = record["removed"]["files"]
 
     def _forgive(self, partition: str, event: Event | None, chain: ChainSeen) -> None:
         """A break that no host can see: retention or compaction removed the event that has the number of the last one.
@@ -569,7 +606,7 @@ class Checker:
         if subject.endswith(CHAIN) and operation == "put":
             self._claims[node.name] = node.name in self._leads
         match = SLOT.fullmatch(subject)
-        if operation.startswith("put") and match:
+        if operation.startswith("put") and match and int(match[3]) >= self._cursors.get((match[1], match[2]), -1):
             age = node.machine.time() - self._grants.get((node.name, match[2]), float("-inf"))
             self.expect(
                 "F1", age < self.lease_seconds, f"{node.name} sends {subject}; it last had its lease {age:.1f} s ago"

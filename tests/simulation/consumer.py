@@ -24,6 +24,7 @@ from tests.support.fakes.blobs import EPOCH
 
 HOSTS = 4
 LEASE_SECONDS = 15
+KEPT_BYTES = 400  # of files that retention keeps: a few
 OPERATOR_SECONDS = 3.0  # between what the operator tells
 
 CREDENTIAL = {"field": "f", "connectionStringFile": "x"}
@@ -113,6 +114,7 @@ class Consumer:
             },
             "table": {"maxSeconds": rng.randint(1, 5)} if stream.table else None,
             "notices": {"url": "https://hooks.example/files"} if stream.notices else None,
+            "retention": {"bytes": KEPT_BYTES} if stream.retention else None,
             "drainSeconds": 10,
         }
         return HostConfig.model_validate(values)

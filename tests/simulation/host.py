@@ -62,6 +62,7 @@ from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 
 RETRY_SECONDS = 4.0
 CHECKPOINT_VERSIONS = 3  # of the table, between two checkpoints
+RETENTION_SECONDS = 4.0  # between two looks for files that are due
 
 log = structlog.get_logger(__name__)
 
@@ -263,6 +264,7 @@ class SimHost:
         leader = Leader(
             work, blobs=sink, eras=eras, partitions=manager, checkpoint_versions=CHECKPOINT_VERSIONS,
             endpoint=lambda _: RemoteReceiver(self.node, self._around.network, self._stream.receiver, known),
+            retention_seconds=RETENTION_SECONDS,
         )  # fmt: skip
         record = lease_record(config, info, identity, sink.account, self._times.now())
         restore = partial(restore_lease_record, self._leases, store.folder, record)

@@ -53,6 +53,7 @@ TOLD = {"start": 4, "operator": 4, "tell wrongly": 6}
 REBUILT = {"delete lease": 30, "delete leases": 40, "hold a file": 8, "release": 6, "upset": 0.3}
 AGAIN = {"recreate resource": 8, "start": 3, "crash": 2}
 LOSES = {"fail over": 20, "produce": 2, "recreate hub": 4}
+REMOVES = {"produce": 2, "commit batch": 6}
 HOLES = {"retention": 6, "freeze link": 3, "cut": 3}
 
 NOT_COMPARED = Change("identity/records.py", "if found is not None and not belongs(found.record, wanted):", "if False:")
@@ -323,6 +324,55 @@ MUTANTS: Mapping[str, Mutant] = {
     "files in no batch are committed": Mutant(
         (Change("batch/measure.py", "later(commits, self.without(newest, {}))", "later(commits, self.complete)"),),
         {"commit batch": 4},
+    ),
+    "files in no committed batch are removed": Mutant(
+        (Change("batch/retention.py", "committed = not (self.keep_uncommitted or in_batch)", "committed = True"),),
+        REMOVES,
+        only=frozenset({"R1"}),
+    ),
+    "open batches count as committed where files are removed": Mutant(
+        (
+            Change(
+                "batch/retention.py",
+                "await self._batches.manifest(number) if state.open else state.last",
+                "state.last",
+            ),
+        ),
+        REMOVES,
+        only=frozenset({"R1"}),
+    ),
+    "files are removed before the cursor is written": Mutant(
+        (
+            Change(
+                "batch/retention.py",
+                "            await self._put(record)\n        await self._complete(record, needs)\n",
+                "            await self._complete(record, needs)\n",
+            ),
+        ),
+        REMOVES,
+        only=frozenset({"R2"}),
+    ),
+    "the cursor is overwritten": Mutant(
+        (
+            Change(
+                "batch/retention.py",
+                "data, if_match=self._etag, if_absent=self._etag is None)",
+                "data)",
+            ),
+        ),
+        ZOMBIES | REMOVES | {"hold a cursor": 12, "start": 3},
+        only=frozenset({"R2"}),
+    ),
+    "files are removed that the table has": Mutant(
+        (
+            Change(
+                "batch/retention.py",
+                "await remove_files(self._table, self._blobs, keys, now)",
+                "pass",
+            ),
+        ),
+        REMOVES,
+        only=frozenset({"R3"}),
     ),
     "the watermark is overwritten": Mutant(
         (Change("batch/watermark.py", ", if_match=self._etag, if_absent=self._etag is None)", ")"),),

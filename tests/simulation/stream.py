@@ -106,6 +106,7 @@ class Stream:
         self._pruned: dict[str, int] = {}  # partition -> the last event in a tombstone
         self.receiver = Receiver(self.checker.notices)
         self.notices = False  # whether hosts send notices about its files
+        self.retention = False  # whether the leading host removes old files
         self.table = False  # whether its files are registered in a table
         self.transforms = False  # whether a handler changes and drops events
         self.position = "Earliest"
@@ -186,7 +187,9 @@ class Stream:
 
     def recreate(self) -> None:
         """The hub is deleted and created again."""
-        if self.checker.shared:  # where checkpoints of others lie behind the files, nobody can accept this
+        # Where checkpoints of others lie behind the files, nobody can accept this. Hosts remove old files after seconds
+        # here, and with them the events by which a person finds where files and hub agree.
+        if self.checker.shared or self.retention:
             return
         for partition in self.hub.partitions:
             self.hub.fails_over(partition)
@@ -202,7 +205,7 @@ class Stream:
         partition = self.hub.partitions[name]
         # Files are pruned after days, and a failover loses the last seconds.
         count = min(lost, partition.last - self._pruned.get(name, -1))
-        if self.checker.shared or count <= 0:
+        if self.checker.shared or self.retention or count <= 0:
             return
         self.hub.fails_over(name)
         partition.forget_last(count)

@@ -53,6 +53,9 @@ def test_random_runs_violate_nothing() -> None:
         "T3",
         "W1",
         "W2",
+        "R1",
+        "R2",
+        "R3",
         "I1",
         "I2",
         "I3",
@@ -80,7 +83,7 @@ def test_a_partition_is_given_up_although_its_epoch_is_being_raised() -> None:
 
 
 def test_the_next_resource_knows_the_leases_whose_record_was_deleted_before_the_hub_lost_events() -> None:
-    """A checkpoint beyond the end of the hub is then no sign of another program."""
+    """A checkpoint beyond the end of the hub is then no sign of another program. No seed here has retention."""
     script: list[Step] = [
         ("start", (0, 0)), ("start", (4, 0)), ("start", (1, 0)), ("produce", (6, 5)), ("wait", (6,)),
         ("commit batch", (1, 0)), ("start", (5, 0)), ("mend", (0,)), ("operator", (0, 0)), ("rivals leave", (0,)),
@@ -232,15 +235,42 @@ def tombstone(version: Version) -> Version:
 def test_the_checker_accepts_a_good_chain_and_tombstones() -> None:
     checker = Checker(hub())
     checker.sink_changed(genesis(), "host")
-    for version in (
-        GOOD,
-        file(3, [4, 5, 6, 7, 8, 9], gap="retention:3-3", epoch="2"),
-        tombstone(GOOD),
-    ):
+    for version in (GOOD, file(3, [4, 5, 6, 7, 8, 9], gap="retention:3-3", epoch="2")):
         checker.sink_changed(version, "host")
+    checker.sink_changed(tombstone(GOOD), "")  # by prune, not by a host
     checker.account()
     assert not checker.violations
     assert (checker.chains["aa", "0"].rows, checker.chains["aa", "0"].gaps) == (9, 1)
+
+
+def cursor(after: int, files: int) -> Version:
+    """The cursor of retention."""
+    kept = {"next": after, "done": 0}
+    record = {"chain": "", "incarnation": "aa", "partitions": {"0": kept}, "removed": {"files": files}}
+    return Version("p/_retention.json", json.dumps(record).encode(), {}, '"8"')
+
+
+NEXT = file(3, [4, 5, 6, 7, 8, 9], gap="retention:3-3", epoch="2")
+REMOVALS: dict[str, list[Version]] = {
+    "R2: .*the cursor is -1": [tombstone(GOOD)],
+    "R2: .*the cursor is 0": [cursor(0, 1), tombstone(GOOD)],
+    "R2: .*1 files were removed, and 0 are counted": [cursor(3, 0), tombstone(GOOD)],
+    "R2: .*moves from 3": [cursor(3, 1), cursor(2, 1)],
+    "R2: .*counts less than 1": [cursor(3, 1), cursor(3, 0)],
+    "R1: .*batch 0 of 0": [cursor(3, 1), tombstone(GOOD)],
+    "R3: .*the last file of its chain": [cursor(10, 1), tombstone(NEXT)],
+}
+
+
+@pytest.mark.parametrize("violated", REMOVALS)
+def test_the_checker_finds_a_file_that_a_host_must_not_remove(violated: str) -> None:
+    checker = Checker(hub())
+    for version in (genesis(), GOOD, NEXT):
+        checker.sink_changed(version, "host")
+    assert not checker.violations
+    for version in REMOVALS[violated]:
+        checker.sink_changed(version, "host")
+    assert any(re.match(violated, found) for found in checker.violations), checker.violations
 
 
 def test_the_checker_finds_a_start_that_leaves_events_out() -> None:

@@ -39,6 +39,7 @@ HANDOVER_SECONDS = 45  # for which a partition that another program gave back is
 SCAN_SECONDS = LEASE_SECONDS / 6 * 1.2
 NOTICED = 0.4  # of the hubs: hosts send notices about their files
 TRANSFORMING = 0.4  # of the hubs: a handler changes and drops their events
+RETAINING = 0.3  # of the hubs: the leading host removes their old files
 HIERARCHICAL = 0.25  # of the worlds: their account behaves as one with a hierarchical namespace may
 STOP_SECONDS = ANSWER_SECONDS["storage"] + 10  # a host may wait for an answer that it will not get
 KINDS = {"alone": 0.55, "beside": 0.2, "colliding": 0.1, "one chain": 0.15}
@@ -100,6 +101,7 @@ class World:
             stream.table = self.rng.random() < 0.7
             stream.notices = Random(f"notices {seed} {name}").random() < NOTICED
             stream.transforms = stream.checker.transforms = Random(f"handler {seed} {name}").random() < TRANSFORMING
+            stream.retention = Random(f"kept {seed} {name}").random() < RETAINING
             stream.checker.lease_seconds = LEASE_SECONDS
             self.streams.append(stream)
         self.consumers = [Consumer("shop", stream, prefix, self._around, self.rng) for stream in self.streams]

@@ -1,7 +1,7 @@
 """Reads many small blobs, a few at a time, and yields the results in the order of the requests."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -11,7 +11,7 @@ AT_A_TIME = 16
 
 async def in_order(
     read: Callable[[T], Coroutine[Any, Any, R]], items: AsyncIterator[T], at_a_time: int = AT_A_TIME
-) -> AsyncIterator[R]:
+) -> AsyncGenerator[R, None]:
     """Results in the order of the items; at most `at_a_time` are in memory."""
     pending: list[asyncio.Task[R]] = []
     try:

@@ -10,7 +10,8 @@ import asyncio
 import io
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -128,8 +129,12 @@ class TableLog:
             for blob in checkpoint.blobs:
                 await self._load(state, blob, listing.sizes[blob])
             await asyncio.to_thread(_parsed, checkpoint.blobs[0], state.settle, covered)
-        async for version, data in in_order(self._commit, _wanted(listing, covered, newest), at_a_time=2):
-            await asyncio.to_thread(_parsed, self.commit_name(version), _apply, state, version, data)
+        async with (  # a host that loses the lead ends in the middle
+            aclosing(_wanted(listing, covered, newest)) as wanted,
+            aclosing(in_order(self._commit, wanted, at_a_time=2)) as commits,
+        ):
+            async for version, data in commits:
+                await asyncio.to_thread(_parsed, self.commit_name(version), _apply, state, version, data)
         if reason := state.protocol.unreadable:
             raise LogDamaged(f"the Delta table cannot be audited: {reason}")
         return state
@@ -181,7 +186,7 @@ class TableLog:
         return data
 
 
-async def _wanted(listing: _Listing, covered: int, newest: int) -> AsyncIterator[tuple[int, int]]:
+async def _wanted(listing: _Listing, covered: int, newest: int) -> AsyncGenerator[tuple[int, int], None]:
     """Versions and sizes of the commits after the checkpoint."""
     for version in range(covered + 1, newest + 1):
         if version not in listing.commits:

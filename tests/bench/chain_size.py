@@ -1,0 +1,176 @@
+"""`python -m tests.bench.chain_size`: what long chains cost, in requests and CPU seconds: for a new leader, for the
+next leader, for a step of retention and for an audit.
+
+The storage is synthetic: it makes up the listing of N slots in 32 partitions from their numbers, and has no content.
+Nine in ten slots are tombstones, as after a long retention. The first leader has no cursor and no batches, so it lists
+all slots. The next one starts with the cursor that the first one wrote.
+"""
+
+import argparse
+import asyncio
+import json
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.v1alpha1 import Retention as Limits
+from eventconsumer_processor.audit.container import StoreContainer
+from eventconsumer_processor.audit.read import Subject, audit
+from eventconsumer_processor.batch.lag import Era
+from eventconsumer_processor.batch.log import BatchLog, BatchState
+from eventconsumer_processor.batch.retention import Retention
+from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_storage.blobs import Blob, BlobInfo
+from tests.unit.processor.auditing import CHAIN, CHAIN_RECORD, ERA, WHEN, segment
+from tests.unit.processor.stage import CONFIG
+
+PARTITIONS = 32
+EVENTS = 1000  # of a file
+SIZE = 1_000_000  # bytes of a file
+PAGE = 5000  # names in one response of storage
+SIZES = (10_000, 100_000, 1_000_000)
+WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class LongChains:
+    """`BlobStore` of N slots, as far as the measured programs ask; counts requests, a listing by its pages."""
+
+    files: int
+    requests: Counter[str] = field(default_factory=Counter)
+    written: dict[str, bytes] = field(default_factory=dict)
+    account = "account"
+    url = "https://account.blob.core.windows.net/files"
+
+    def __post_init__(self) -> None:
+        self.written["p/_chain.json"] = json.dumps(CHAIN_RECORD).encode()
+        self.written[f"p/_segments/{1:010d}.json"] = json.dumps(segment()).encode()
+        for number in range(PARTITIONS):
+            self.written[f"p/_genesis/{ERA}/{number}.json"] = b'{"start": 0}'
+
+    def _slot(self, partition: str, number: int) -> BlobInfo:
+        """The slot with a number, of a partition."""
+        first, last = number * EVENTS, number * EVENTS + EVENTS - 1
+        tombstone = number < self.files // PARTITIONS * 9 // 10
+        facts = {
+            "first": str(first), "last": str(last), "count": str(EVENTS), "epoch": "1", "writer": "host-a",
+            "nonce": "n", "last_offset": str(last), "last_enqueued_time": WHEN, "chain": CHAIN, "sha256": "0" * 64,
+        } | ({"tombstone": WHEN, "size": str(SIZE)} if tombstone else {})  # fmt: skip
+        name = f"p/inc={ERA}/partition={partition}/from={first:020d}.parquet"
+        return BlobInfo(name, '"1"', 0 if tombstone else SIZE, WRITTEN, facts)
+
+    def _partition(self, partition: str) -> list[BlobInfo]:
+        return [self._slot(partition, number) for number in range(self.files // PARTITIONS)]
+
+    async def walk(self, prefix: str) -> AsyncIterator[BlobInfo]:
+        """All blobs below a prefix, in name order."""
+        named = sorted(self.written)
+        partitions = sorted(map(str, range(PARTITIONS)))
+        folders = [f"p/inc={ERA}/partition={partition}/" for partition in partitions]
+        count = 0
+        for name in named[bisect_left(named, prefix) :]:
+            if not name.startswith(prefix):
+                break
+            count += 1
+            yield BlobInfo(name, '"1"', len(self.written[name]), WRITTEN)
+        for partition, folder in zip(partitions, folders, strict=True):
+            if folder.startswith(prefix) or prefix.startswith(folder):
+                for info in self._partition(partition):
+                    if info.name.startswith(prefix):
+                        count += 1
+                        yield info
+        self.requests["list"] += 1 + max(0, count - 1) // PAGE
+
+    async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
+        """See `BlobStore`."""
+        return [info async for info in self.walk(prefix)][:limit]
+
+    async def head(self, name: str) -> BlobInfo | None:
+        """See `BlobStore`."""
+        self.requests["head"] += 1
+        folder, found, start = name.partition("/from=")
+        if not found:
+            return None
+        number = int(start[:20]) // EVENTS
+        return self._slot(folder.rpartition("=")[2], number) if number < self.files // PARTITIONS else None
+
+    async def read(self, name: str, limit: int) -> Blob | None:
+        """See `BlobStore`."""
+        self.requests["read"] += 1
+        data = self.written.get(name)
+        return None if data is None else Blob(BlobInfo(name, '"1"', len(data), WRITTEN), data)
+
+    async def put(self, name: str, data: bytes, **_: Any) -> str:
+        """See `BlobStore`."""
+        self.requests["put"] += 1
+        self.written[name] = data
+        return '"1"'
+
+
+class Walked(StoreContainer):
+    """The auditor's container, with a listing page by page."""
+
+    def walk(self, prefix: str) -> AsyncIterator[BlobInfo]:
+        """See `Container`."""
+        found: AsyncIterator[BlobInfo] = self.store.walk(prefix)  # type: ignore[attr-defined]
+        return found
+
+
+def leader(store: Any, era: Era) -> Retention:
+    """A leader, that removes nothing: all files are within the limit."""
+    return Retention(
+        store, HostConfig.model_validate(CONFIG), Limits(bytes=10**18), CHAIN, era,
+        eras=[ERA], batches=BatchLog(store, "p", 10**9), metrics=Metrics(), now=lambda: WRITTEN,
+    )  # fmt: skip
+
+
+async def measure(files: int) -> list[tuple[str, Mapping[str, int], float]]:
+    """Each task with its requests and CPU seconds."""
+    store: Any = LongChains(files)
+    partitions = [str(number) for number in range(PARTITIONS)]
+    era = Era(ERA, lambda partition: Chain(store, "p", ERA, partition))
+    rows: list[tuple[str, Mapping[str, int], float]] = []
+
+    async def task(name: str, work: Any) -> None:
+        store.requests.clear()
+        began = time.process_time()
+        await work
+        rows.append((name, dict(store.requests), time.process_time() - began))
+
+    async def listed() -> None:
+        for partition in partitions:
+            assert len(await era.chain(partition).listed()) == files // PARTITIONS
+
+    async def audited() -> None:
+        report = await audit(Subject(Walked(store), "p"))
+        assert sum(each.files for each in report.partitions) == files // PARTITIONS * PARTITIONS
+        assert report.exit_code == 0, report.findings
+
+    first, second = leader(store, era), leader(store, era)
+    await task("new leader: files (no Spark)", listed())
+    await task("new leader: retention, no cursor", first.step(partitions, {}, BatchState()))
+    await task("next leader: retention", second.step(partitions, {}, BatchState()))
+    await task("later step: retention", second.step(partitions, {}, BatchState()))
+    await task("audit", audited())
+    return rows
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.chain_size", description=__doc__)
+    parser.add_argument("--slots", type=int, nargs="*", default=SIZES, help="numbers of slots")
+    print("| slots | task | list | head | read | put | CPU, s |\n|---|---|---|---|---|---|---|")
+    for files in parser.parse_args().slots:
+        for name, requests, seconds in asyncio.run(measure(files)):
+            numbers = " | ".join(str(requests.get(kind, 0)) for kind in ("list", "head", "read", "put"))
+            print(f"| {files:,} | {name} | {numbers} | {seconds:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
