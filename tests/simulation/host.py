@@ -270,7 +270,7 @@ class SimHost:
         restore = partial(restore_lease_record, self._leases, store.folder, record)
         clock = self.machine.time
         moved = until_moved(sink, config, segments[-1], restore=restore, in_doubt=manager.in_doubt, clock=clock)
-        ends = manager.run(lambda: None), leader.run(), self._stop.wait(), moved
+        ends = manager.run(lambda: None), manager.listen(), leader.run(), self._stop.wait(), moved
         loops = [asyncio.create_task(each) for each in ends]
         try:
             ended, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)

@@ -6,11 +6,15 @@ closed nor stolen. The figures are printed.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
+from eventconsumer_api.conditions import Reason
+from eventconsumer_processor.amqp.link import REQUEST_SECONDS
+from eventconsumer_processor.errors import HubUnreachable
 from tests.simulation.test_fleet_partitions import EITHER, as_planned, pod
 from tests.support.fakes.hub import FakeHub
 from tests.support.fakes.virtual import virtual
@@ -105,6 +109,80 @@ async def test_six_of_eight_hosts_leave(layout: str) -> None:
         print(f"goal 8 -> 2, {layout}: {took:.2f} s, unread {unread.longest:.2f} s")
         assert unread.longest <= 1.0
         assert took <= 5.0
+
+
+class Cut:
+    """A hub as one host reaches it: while it is cut off, no query is answered, and no link attached."""
+
+    def __init__(self, hub: FakeHub) -> None:
+        self.off = False
+        self._hub = hub
+
+    def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
+        """Any operation."""
+
+        async def call(*args: Any, **options: Any) -> Any:
+            if self.off:
+                await asyncio.sleep(REQUEST_SECONDS)
+                raise HubUnreachable("no response")
+            return await getattr(self._hub, operation)(*args, **options)
+
+        return call
+
+    def cut(self, partitions: Collection[str]) -> None:
+        """Cut the host off, with its links to partitions."""
+        self.off = True
+        for partition in partitions:
+            reader = self._hub.partitions[partition].reader
+            assert reader is not None
+            reader.frozen = True
+
+
+@asynccontextmanager
+async def three_hosts() -> AsyncIterator[tuple[Fleet, list[Cut]]]:
+    """Hosts at rest on an idle hub, each of which can be cut off."""
+    fleet = Fleet(FakeHub(12), storage_seconds=0.025)
+    cuts = [Cut(fleet.hub) for _ in range(3)]
+    fleet.keep_telling(3)
+    for ordinal, cut in enumerate(cuts):
+        fleet.start(pod(ordinal), hub=cut)
+    await until(lambda: as_planned(fleet, 3), 60)
+    await asyncio.sleep(40)
+    try:
+        yield fleet, cuts
+    finally:
+        await fleet.close()
+
+
+@virtual
+async def test_a_host_that_alone_does_not_hear_the_hub_gives_its_partitions_up() -> None:
+    async with three_hosts() as (fleet, cuts):
+        deaf, began = fleet.hosts[pod(1)], virtual_clock()
+        cuts[1].cut(deaf.owned())
+        await until(lambda: not any(report.read for report in deaf.manager.reports()), 60)
+        print(f"goal deaf, not read any more: {virtual_clock() - began:.1f} s")
+        assert deaf.problems(Reason.EVENT_HUB_UNREACHABLE)
+        others = [host for host in fleet.hosts.values() if host is not deaf]
+        await until(lambda: sum(len(host.owned()) for host in others) == 12, 60)
+        print(f"goal deaf, read by others: {virtual_clock() - began:.1f} s")
+        assert virtual_clock() - began <= 35
+        await asyncio.sleep(100)
+        assert not deaf.owned()
+        cuts[1].off = False
+        await until(lambda: as_planned(fleet, 3), 30)
+        assert not deaf.problems(Reason.EVENT_HUB_UNREACHABLE)
+
+
+@virtual
+async def test_nobody_gives_up_a_partition_while_no_host_hears_the_hub() -> None:
+    async with three_hosts() as (fleet, cuts):
+        before = [host.owned() for host in fleet.hosts.values()]
+        for cut, owned in zip(cuts, before, strict=True):
+            cut.cut(owned)
+        for _ in range(120):
+            await asyncio.sleep(1)
+            assert [host.owned() for host in fleet.hosts.values()] == before
+        assert all(host.problems(Reason.EVENT_HUB_UNREACHABLE) for host in fleet.hosts.values())
 
 
 @EITHER

@@ -75,6 +75,7 @@ class PartitionReport(ShownReport):
     retrieved_time: AwareDatetime | None = Field(default=None, description="Time at which this host received it.")
     events: Count = Field(default=0, description="Events committed by this pump.")
     files: Count = Field(default=0, description="Files committed by this pump.")
+    read: bool = Field(default=True, description="Whether its link is attached, and the host hears the hub.")
 
 
 class BatchReport(ShownReport):
@@ -236,5 +237,9 @@ class HostReport(ShownReport):
     partition_count: PartitionCount | None = Field(default=None, description="Partitions of the hub; absent: unknown.")
     partitions: Annotated[tuple[PartitionReport, ...], *_ITEMS] = ()
     problems: Annotated[tuple[Problem, ...], *_ITEMS] = ()
+    hub_silent_seconds: Seconds | None = Field(
+        default=None,
+        description="Seconds since the hub delivered an event or answered a query of the host; absent: unknown.",
+    )
     fleet: FleetReport | None = Field(default=None, description="Only from the leading host.")
     storage: StorageReport | None = Field(default=None, description="Absent before registration.")

@@ -52,7 +52,7 @@ class PartitionsStatus(ShownReport):
     """Partitions and their owners."""
 
     total: Count = Field(default=0, description="Partitions of the Event Hub; 0: unknown.")
-    owned: Count = Field(default=0, description="Partitions that a host reads.")
+    owned: Count = Field(default=0, description="Partitions whose host has a link and hears the hub.")
     unowned: Count = Field(default=0, description="Partitions that no host reads.")
 
 

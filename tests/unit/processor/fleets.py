@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from eventconsumer_api.fleet import FleetMessage
+from eventconsumer_api.fleet import FleetMessage, deaf_hosts
 from eventconsumer_api.host_config import HostConfig, NoticesConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import pod_of
@@ -24,6 +24,7 @@ from eventconsumer_processor.partition.manager import PartitionManager, scan_pau
 from eventconsumer_processor.partition.operator_messages import OperatorMessages
 from eventconsumer_processor.sink.parquet import encode
 from eventconsumer_processor.sink.slots import Chain, incarnation
+from eventconsumer_processor.source.heard import Heard
 from eventconsumer_processor.source.hub import HubInfo
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub
@@ -83,7 +84,7 @@ class Fleet:
         group = "$Default/" if self.layout == "EventProcessorHost" else "shop.example/orders/$default/ownership/"
         return group + partition
 
-    def start(self, name: str, leases: Any = None) -> "Running":
+    def start(self, name: str, leases: Any = None, hub: Any = None) -> "Running":
         """Start a host."""
         config = HostConfig.model_validate(
             CONFIG
@@ -98,7 +99,7 @@ class Fleet:
         work = PumpDependencies(
             owner=name,
             config=config,
-            hub=self._far(self.hub, self.hub_seconds),
+            hub=self._far(hub or self.hub, self.hub_seconds),
             info=info,
             encode=encode,
             metrics=Metrics(),
@@ -116,11 +117,11 @@ class Fleet:
                 await manager.run(lambda: None)
                 await self.leases.ensure_container()  # as when a host registers
 
-        tasks = [asyncio.create_task(live())]
+        tasks = [asyncio.create_task(live()), asyncio.create_task(manager.listen())]
         leader = self._leader(work, manager) if self.leading else None
         if leader is not None:
             tasks.append(asyncio.create_task(leader.run()))
-        self.hosts[name] = Running(manager, tasks, news, leader)
+        self.hosts[name] = Running(manager, tasks, news, leader, work.heard)
         return self.hosts[name]
 
     @staticmethod
@@ -139,9 +140,12 @@ class Fleet:
     def tell(self, hosts: int, *, ready: tuple[str, ...] = (), gone: tuple[str, ...] = ()) -> None:
         """Tell every host once, as the operator does."""
         self.generation += 1
+        deaf = deaf_hosts({pod_of(name): host.heard.silence(virtual_clock()) for name, host in self.hosts.items()})
+        ready = tuple(name for name in ready if name not in deaf)
         message = FleetMessage(
-            resource="shop/orders", generation=self.generation, time=CREATED, hosts=hosts, ready=ready, gone=gone
-        )
+            resource="shop/orders", generation=self.generation, time=CREATED, hosts=hosts, ready=ready, gone=gone,
+            deaf=deaf,
+        )  # fmt: skip
         for host in self.hosts.values():
             host.news.accept(message)
 
@@ -210,6 +214,7 @@ class Running:
     tasks: list[asyncio.Task[None]]
     news: OperatorMessages
     leader: Leader | None = None
+    heard: Heard = field(default_factory=Heard)
 
     def owned(self) -> set[str]:
         """Partitions it owns."""

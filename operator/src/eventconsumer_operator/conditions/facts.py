@@ -260,9 +260,11 @@ def _lost_before(observed: Observed) -> str:
 
 
 def _owned(observed: Observed) -> int:
+    told = [partition for report in observed.reports.values() for partition in report.partitions]
+    read = {partition.id for partition in told if partition.read}
     if observed.fleet:
-        return len(observed.fleet.owners)
+        return len(observed.fleet.owners.keys() - ({partition.id for partition in told} - read))
     if observed.reports:
-        return len({partition.id for report in observed.reports.values() for partition in report.partitions})
+        return len(read)
     # No host answers: without pods no partition is read; otherwise the last report counts for now.
     return observed.consumer.status.partitions.owned if observed.pods else 0

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from eventconsumer_api.fleet import FleetMessage
+from eventconsumer_api.fleet import FleetMessage, deaf_hosts
 from eventconsumer_api.host_report import HostState
 from eventconsumer_api.identity import owner_id
 from eventconsumer_api.kinds import Manifest
@@ -97,8 +97,16 @@ def message(observed: Observed, liveness: Liveness, hosts: int, generation: int)
         hosts=hosts,
         partitions=observed.partition_count if observed.reports else None,
         ready=tuple(sorted(name_of(pod) for pod in observed.pods if _takes(observed, pod, hosts))),
+        deaf=_deaf(observed),
         gone=tuple(sorted(_gone(liveness))),
     )
+
+
+def _deaf(observed: Observed) -> tuple[str, ...]:
+    """Pods that do not hear the hub while others do."""
+    reports = {name: report for pod in observed.pods if (report := observed.reports.get(name := name_of(pod)))}
+    heard = {name: report.hub_silent_seconds for name, report in reports.items()}
+    return deaf_hosts({name: seconds for name, seconds in heard.items() if seconds is not None})
 
 
 def _gone(liveness: Liveness) -> Iterator[str]:

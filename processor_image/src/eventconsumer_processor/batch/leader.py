@@ -170,9 +170,12 @@ class Leader:
                 task.cancel()
 
     async def _measure(self, keeper: Keeper) -> None:
+        since = self._deps.clock()
         while True:
+            # A scan from before this host led may show owners of long ago.
+            scanned = await self._partitions.scanned(since)
             keeper.check()
-            await self._measure_once()
+            await self._measure_once(report=scanned)
             await asyncio.sleep(MEASURE_SECONDS)
 
     async def _register(self, keeper: Keeper, seconds: int) -> None:
@@ -291,7 +294,12 @@ class Leader:
         self._batcher = Batcher(deps.config, self._measured, batches, now=deps.now)
         self._watermark = WatermarkFile(self._blobs, self._prefix, deps.chain, deps.now)
 
-    async def _measure_once(self) -> None:
+    async def _measure_once(self, *, report: bool) -> None:
+        """Measure, and freeze batches that are due.
+
+        Args:
+            report: Whether the owners are known, so that the measurement can be reported.
+        """
         partitions, listing = self._partitions.partition_ids, self._partitions.listing
         if failed := await self._tried("measure lag and batches", self._follow(partitions, listing)):
             self._problems = failed
@@ -303,6 +311,8 @@ class Leader:
         self._measured.advance(partitions)
         publish = self._watermark.publish(self._measured.completeness())
         self._watermark_problems = await self._tried("write the watermark", publish)
+        if not report:
+            return
         fleet = self._measured.report(partitions, listing)
         table = self._committer.report if self._committer else None
         notices = self._notifier.report if self._notifier else None

@@ -41,6 +41,7 @@ from eventconsumer_processor.partition.manager import PartitionManager
 from eventconsumer_processor.partition.operator_messages import OperatorMessages
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain, utc_now
+from eventconsumer_processor.source.heard import Heard
 from eventconsumer_storage.credential import fingerprint
 from eventconsumer_storage.errors import StorageError
 from eventconsumer_storage.lease_time import boottime
@@ -74,6 +75,7 @@ class Host:
         self._since: dict[tuple[str, str], datetime] = {}  # field and reason of a problem -> since when it is there
         self._partitions: PartitionManager | None = None
         self._leader: Leader | None = None
+        self._heard = Heard()
         self.replayed: Totals | None = None  # the totals of a completed replay
         self._metrics.follow(self.report, spark=self._config.batches is not None)
 
@@ -119,6 +121,7 @@ class Host:
             partition_count=len(partitions.partition_ids) if partitions else None,
             partitions=partitions.reports() if partitions else [],
             problems=self._dated(_distinct(found)),
+            hub_silent_seconds=self._heard.silence(self._clock()) if partitions else None,
             fleet=leader.fleet if leader else None,
             storage=self._storage() if partitions else None,
         )
@@ -174,6 +177,7 @@ class Host:
         era = segment.incarnation
         encode, chain = files_of(config, info, segment, registration.sink)
         rng = Random()  # noqa: S311 - for jitter, not for security
+        self._heard = Heard()
         deps = PumpDependencies(
             owner=self._owner,
             config=config,
@@ -184,6 +188,7 @@ class Host:
             clock=self._clock,
             rng=rng,
             memory=registration.memory,
+            heard=self._heard,
             handler=self._handlers(registration, era, rng),
             chain=registration.chain,
         )
@@ -200,6 +205,7 @@ class Host:
         self._enter(HostState.RUNNING)
         loops = [
             asyncio.create_task(partitions.run(self._heartbeat.beat), name="scan"),
+            asyncio.create_task(partitions.listen(), name="listen"),
             asyncio.create_task(leader.run(), name="lead"),
             asyncio.create_task(self._changed(seen), name="watch"),
             asyncio.create_task(

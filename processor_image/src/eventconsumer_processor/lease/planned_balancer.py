@@ -5,7 +5,8 @@ they are free, or their owner is confirmed to have ended. It releases partitions
 host is ready, a few at a time so that most are read while some move. It never takes a partition from a live host: the
 owner flushes and releases. Three rules keep partitions read if the plan cannot be reached. A partition without a reader
 for a while is acquired by the host with the fewest partitions, or at once if its owner ended without a release and the
-planned host is not ready. An owner that does not release a partition for a long time loses it by the rule of
+planned host is not ready, or if the planned host is deaf: it does not hear the hub, gives up all partitions and
+acquires none. An owner that does not release a partition for a long time loses it by the rule of
 `balancer`. A partition that was released for a host and not acquired is released for it again with growing delays.
 Times are the host's own clock; the only state is the time since which a condition holds.
 """
@@ -38,6 +39,7 @@ class Fleet:
         hosts: Number of desired hosts: ordinals 0 to hosts - 1.
         ready: Pods that are ready and stay.
         gone: Owners that are confirmed to have ended.
+        deaf: Pods that do not hear the hub while others do.
         partitions: Number of partitions of the plan; None: as many as this host knows.
     """
 
@@ -45,6 +47,7 @@ class Fleet:
     ready: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
     partitions: int | None = None
+    deaf: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,9 @@ class Balancer:
         if fleet is None or self._ordinal is None:
             self._forget()
             return balancer.decide(self._owner, leases.values(), self._rng)
+        if self._pod in fleet.deaf:  # other hosts read its partitions until it hears the hub again
+            self._forget()
+            return Decision(release=tuple(view.mine))
         plan = assignment(view.partitions, fleet.hosts)
         free = [name for name, lease in leases.items() if not lease.leased and name not in view.mine]
         self._unowned = {name: self._unowned.get(name, view.now) for name in free}
@@ -149,12 +155,13 @@ class Balancer:
     ) -> list[str]:
         """Partitions of other hosts without an owner for a long time, which this host should acquire."""
         ready = {ordinal for pod in fleet.ready if (ordinal := ordinal_of(pod)) is not None}
+        deaf = {ordinal_of(pod) for pod in fleet.deaf}
         loads = Counter(self._ordinal_of(lease.owner) for lease in leases.values() if lease.leased)
         found = []
         for name, since in sorted(self._unowned.items()):
             age = view.now - since
             left_behind = view.leases[name].owner in fleet.gone - {self._owner} and plan.get(name) not in ready
-            grace = 0.0 if left_behind else GRACE_SECONDS
+            grace = 0.0 if left_behind or plan.get(name) in deaf else GRACE_SECONDS
             if name not in plan or plan[name] == me or age < grace:
                 continue
             others = (ready | {me}) - {plan[name]}

@@ -16,6 +16,7 @@ from eventconsumer_processor.partition.memory import Memory
 from eventconsumer_processor.sink.gaps import Gap
 from eventconsumer_processor.sink.row_chunks import Encoder
 from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.heard import Heard
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_storage.lease_time import boottime
 
@@ -69,6 +70,7 @@ class PumpDependencies:
     rng: Random = field(default_factory=Random)  # spreads retries
     offload: Callable[..., Awaitable[Any]] = asyncio.to_thread  # runs work that takes CPU time
     memory: Memory = field(default_factory=lambda: Memory(256 * 1024 * 1024))
+    heard: Heard = field(default_factory=Heard)  # when this host heard the hub
     handler: Callable[[str], Handling] | None = None  # by partition; None: no handler is configured
 
 

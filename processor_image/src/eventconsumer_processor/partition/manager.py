@@ -22,11 +22,12 @@ from dataclasses import dataclass
 import structlog
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.fleet import HUB_QUIET_SECONDS
 from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_api.identity import pod_of
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import SourceError
+from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.identity.records import others
 from eventconsumer_processor.lease.balancer import Decision
 from eventconsumer_processor.lease.held import HeldLease
@@ -45,6 +46,10 @@ FAILED_SCANS = 2  # consecutive failures before a problem is reported
 HUB_CHECK_LEASES = 1.0  # lease durations between two requests for the hub's partitions, which may be added
 ACQUIRE_WAIT_SECONDS = 2.0  # how long a scan waits for acquisitions; slower ones continue in the background
 HURRY_SECONDS = 0.25  # between scans while a partition is about to move
+LOOK_SECONDS = 0.1  # between two looks whether a scan that was asked for is done
+LOOKS = 50
+LISTEN_SECONDS = 1.0  # between two looks whether the hub is silent
+SILENT = "it delivers no events and answers no queries of this host"
 SCAN_JITTER = (0.7, 1.0)  # factor of a pause
 SCAN_SECONDS = 4.0  # the longest pause between scans, for any lease duration
 REST_SCANS = 30  # pauses between two scans at rest
@@ -89,6 +94,8 @@ class PartitionManager:
     ) -> None:
         self._partition_ids: Sequence[str] = deps.info.partition_ids
         self._listing = Listing({}, {})
+        self._listed = float("-inf")  # when that listing began
+        self._scan_now = asyncio.Event()
         self._deps = deps
         self._leases = leases
         self._chain = chain
@@ -112,6 +119,19 @@ class PartitionManager:
     def listing(self) -> Listing:
         """The leases at the last scan."""
         return self._listing
+
+    async def scanned(self, since: float) -> bool:
+        """Scan now, unless a scan began after `since`, and wait for it; False if it fails or takes too long.
+
+        Args:
+            since: On the host's clock, seconds.
+        """
+        for _ in range(LOOKS):
+            if self._listed >= since:
+                return True
+            self._scan_now.set()
+            await asyncio.sleep(LOOK_SECONDS)
+        return False
 
     @property
     def stands_by(self) -> bool:
@@ -142,6 +162,8 @@ class PartitionManager:
         """Problems of the leases and of all owned partitions."""
         pumps = [problem for owned in self._owned.values() for problem in owned.ownership.problems()]
         own = [self._leases_problem] if self._leases_problem else []
+        if self._deps.heard.silent(self._deps.clock()):
+            own.append(problems.hub_problem(self._deps.config.event_hub, HubUnreachable(SILENT)))
         return [*own, *self._damaged.values(), *pumps]
 
     async def run(self, beat: Callable[[], None]) -> None:
@@ -170,6 +192,18 @@ class PartitionManager:
             beat()
             await self._pause(beat)
 
+    async def listen(self) -> None:
+        """Ask the hub while it is silent, until cancelled."""
+        heard, clock = self._deps.heard, self._deps.clock
+        while True:
+            await asyncio.sleep(LISTEN_SECONDS * self._deps.rng.uniform(*SCAN_JITTER))
+            fleet = self._messages.current()
+            if heard.ask(clock(), fleet.hosts if fleet else 1):
+                with contextlib.suppress(SourceError, TimeoutError):
+                    async with asyncio.timeout(HUB_QUIET_SECONDS):
+                        await self._deps.hub.partition(next(iter(self._owned), self.partition_ids[0]))
+                    heard.hear(clock())
+
     async def _pause(self, beat: Callable[[], None]) -> None:
         """Wait until the next scan is due, or until a change requires a scan now."""
         pause = HURRY_SECONDS if self._hurry else scan_pause(self._leases.seconds)
@@ -177,14 +211,29 @@ class PartitionManager:
         for _ in range(REST_SCANS if self._rest else 1):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause * self._deps.rng.uniform(*SCAN_JITTER)):
-                    await self._messages.wait_changed()
+                    await self._woken()
             beat()
-            if self._messages.changed or self._messages.late() or not self._rest_allowed or not self._rest:
+            if (
+                self._scan_now.is_set()
+                or self._messages.changed
+                or self._messages.late()
+                or not self._rest_allowed
+                or not self._rest
+            ):
                 return
             known = self.partition_ids
             await self._find_partitions()
             if self.partition_ids != known or self._owned.keys() != held:
                 return
+
+    async def _woken(self) -> None:
+        """Wait until an operator message or the leader requires a scan now."""
+        waits = [asyncio.create_task(each) for each in (self._messages.wait_changed(), self._scan_now.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
 
     async def drain(self, seconds: float) -> None:
         """End all ownerships: flush, commit, checkpoint, release.
@@ -214,8 +263,11 @@ class PartitionManager:
         self._hurry = self._rest = False
         await self._find_partitions()
         tokens = {partition: owned.ownership.token for partition, owned in self._owned.items()}
+        self._scan_now.clear()
+        began = self._deps.clock()
         async with bounded("listing the leases"):
             self._listing = await self._leases.list(self.partition_ids)
+            self._listed = began
             await self._confirm(tokens)
             rebuild = await self._rebuildable()
         leases = {**self.listing.leases, **rebuild}

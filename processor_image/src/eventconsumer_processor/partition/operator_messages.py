@@ -146,7 +146,7 @@ class OperatorMessages:
         last = self._last
         if last is None or self._clock() - self._heard >= FLEET_SILENCE_SECONDS:
             return None
-        return Fleet(last.hosts, frozenset(last.ready), frozenset(last.gone), last.partitions)
+        return Fleet(last.hosts, frozenset(last.ready), frozenset(last.gone), last.partitions, frozenset(last.deaf))
 
     def late(self) -> bool:
         """Whether the next message is overdue: the fleet is uncertain until it arrives."""

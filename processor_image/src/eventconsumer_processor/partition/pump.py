@@ -124,6 +124,7 @@ class Pump:
             retrieved_time=retrieved,
             events=self._sink.events,
             files=self._sink.files,
+            read=self._source is not None and not self._deps.heard.silent(self._deps.clock()),
         )
 
     def end(self) -> None:
@@ -199,6 +200,7 @@ class Pump:
             return
         # Requested after the attach: a link does not outlive its hub, so the answer and the link are of the same hub.
         info = await self._deps.hub.partition(self._partition)
+        self._deps.heard.hear(self._deps.clock())
         self._check_end(info)
         self._gaps.note_earliest(info)
         if mark is None or info.earliest > mark.sequence_number:
@@ -357,6 +359,7 @@ class Pump:
             self._healed()
             if len(batch):
                 heard = clock()
+                self._deps.heard.hear(heard)
                 await self._accept(batch)
             elif clock() - heard >= processing.max_wait_seconds:
                 await self._check_link()

@@ -468,6 +468,18 @@ def test_retention_is_shown_as_its_last_report_shows_it() -> None:
     assert status_of(healthy(status=before)).retention is None
 
 
+def test_a_partition_whose_owner_does_not_hear_the_hub_is_owned_and_not_read() -> None:
+    silent = report().model_copy(
+        update={"partitions": tuple(PartitionReport(id=str(number), epoch=1, read=False) for number in (6, 7))}
+    )
+    reports = {"orders-host-0": report(fleet=fleet()), "orders-host-1": silent}
+    status = status_of(healthy(reports=reports))
+    assert message(status, "Ready") == "6 of 8 partitions are read"
+    new = report().model_copy(update={"partitions": (PartitionReport(id="7", epoch=2),)})
+    moving = status_of(healthy(reports=reports | {"orders-host-2": new}))
+    assert moving.partitions.owned == 7
+
+
 def test_without_a_leader_ownership_is_what_the_hosts_say() -> None:
     own = [PartitionReport(id=str(number), epoch=1) for number in range(3)]
     answer = report().model_copy(update={"partitions": own})

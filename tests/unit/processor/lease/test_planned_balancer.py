@@ -71,6 +71,21 @@ def test_a_host_takes_at_once_what_the_plan_gives_it_and_nothing_else() -> None:
     assert decision.steal is None and not decision.release
 
 
+def test_a_deaf_host_gives_all_up_and_others_take_them_at_once() -> None:
+    group, deaf, other = Group(), owner(1), owner(0)
+    group.own(deaf, group.plan(2, 1))
+    group.own(other, group.plan(2, 0))
+    told = Fleet(2, ready=pods(0), deaf=pods(1))
+    here, there = balancer(deaf), balancer(other)
+    assert set(group.decide(here, deaf, told).release) == group.plan(2, 1)
+    group.own("", group.plan(2, 1))
+    assert group.decide(here, deaf, told).acquire == ()
+    assert set(group.decide(there, other, told).acquire) == group.plan(2, 1)
+    group.own(other, group.plan(2, 1))
+    hears = Fleet(2, ready=pods(0, 1))
+    assert group.decide(there, other, hears).release  # it hears the hub again
+
+
 def test_a_host_takes_its_partitions_from_an_owner_that_is_gone_but_not_from_one_that_lives() -> None:
     group, me, former = Group(), owner(1, "u2"), owner(1, "u1")
     group.own(former, group.plan(2, 1))
