@@ -124,6 +124,14 @@ def test_every_rule_is_played() -> None:
 NAME = "p/inc=aa/partition=0/from={:020d}.parquet"
 
 
+def judging(history: History) -> Checker:
+    """A checker of a chain whose segments are called aa and bb."""
+    checker = Checker(history)
+    for incarnation in ("aa", "bb"):
+        checker.notices.segment(incarnation)
+    return checker
+
+
 def file(start: int, rows: list[int], after: int | None = None, **changes: str) -> Version:
     """A slot as a host would write it; of the events that came when those above `after` had vanished."""
     life, more = (0, 0) if after is None else (1, 9 - after)
@@ -174,7 +182,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_the_checker_finds_a_bad_chain(name: str) -> None:
-    checker = Checker(hub())
+    checker = judging(hub())
     for each in (genesis(), replace(genesis(), name="p/_genesis/bb/0.json")):
         checker.sink_changed(each, "host")
     for version in BAD[name][:-1]:
@@ -192,7 +200,7 @@ def handled(rows: list[int], changes: dict[str, str]) -> tuple[Checker, Version]
     for number, host in ((1, "host"), (2, "host"), (3, "other"), (4, "other")):
         history.leave_out("0", f"orders/0/0/{number}", host)
     last = int(changes.get("last", 4))
-    checker = Checker(history)
+    checker = judging(history)
     checker.transforms = True
     checker.sink_changed(genesis(), "host")
     data = json.dumps([[number, bodies.get(number, f"orders/0/0/{number}")] for number in rows]).encode()
@@ -233,7 +241,7 @@ def tombstone(version: Version) -> Version:
 
 
 def test_the_checker_accepts_a_good_chain_and_tombstones() -> None:
-    checker = Checker(hub())
+    checker = judging(hub())
     checker.sink_changed(genesis(), "host")
     for version in (GOOD, file(3, [4, 5, 6, 7, 8, 9], gap="retention:3-3", epoch="2")):
         checker.sink_changed(version, "host")
@@ -264,7 +272,7 @@ REMOVALS: dict[str, list[Version]] = {
 
 @pytest.mark.parametrize("violated", REMOVALS)
 def test_the_checker_finds_a_file_that_a_host_must_not_remove(violated: str) -> None:
-    checker = Checker(hub())
+    checker = judging(hub())
     for version in (genesis(), GOOD, NEXT):
         checker.sink_changed(version, "host")
     assert not checker.violations
@@ -275,13 +283,13 @@ def test_the_checker_finds_a_file_that_a_host_must_not_remove(violated: str) -> 
 
 def test_the_checker_finds_a_start_that_leaves_events_out() -> None:
     """As where the checkpoints of another hub are taken for one's own."""
-    checker = Checker(hub())
+    checker = judging(hub())
     checker.sink_changed(genesis(2), "host")
     assert [found[:2] for found in checker.violations] == ["S4"]
 
 
 def test_the_checker_finds_events_that_are_in_no_file() -> None:
-    checker = Checker(hub())
+    checker = judging(hub())
     checker.sink_changed(genesis(), "host")
     checker.sink_changed(GOOD, "host")
     checker.account()
@@ -290,14 +298,14 @@ def test_the_checker_finds_events_that_are_in_no_file() -> None:
 
 def test_the_checker_finds_that_a_chain_is_read_across_a_failover() -> None:
     """Its numbers are all there, and each once."""
-    checker = Checker(failed_over(1))
+    checker = judging(failed_over(1))
     for version in (genesis(), GOOD, file(3, [4, 5], after=1, gap="retention:3-3")):
         checker.sink_changed(version, "host")
     assert any(found.startswith("F2") and "vanished" in found for found in checker.violations)
 
 
 def test_the_checker_accepts_what_a_failover_did_not_touch() -> None:
-    checker = Checker(failed_over(5))
+    checker = judging(failed_over(5))
     for version in (genesis(), GOOD, file(3, [4, 5], gap="retention:3-3"), file(6, [6, 7, 8, 9], after=5)):
         checker.sink_changed(version, "host")
     checker.account()
