@@ -192,7 +192,7 @@ class Checker:
             self._records[version.name] = version.data
             if match:
                 start = int(json.loads(version.data)["start"])
-                self._start(match[2], start, f"{version.name} by {author}")
+                self._start(match[1], match[2], start, f"{version.name} by {author}")
                 self.chains[match[1], match[2]] = ChainSeen(start, next=start)
             elif "_batches/" in version.name:
                 self._batch(json.loads(version.data))
@@ -213,21 +213,39 @@ class Checker:
                 if chain is None:
                     continue
                 self.expect("S9", each["filesEnd"]["sequenceNumber"] == chain.next - 1, f"{what}: {chain.next} is next")
+                self._leaves_nothing_out(partition, each["start"], what)
                 self._starts[partition] = each["start"]
         self.segments.append(record)
         self.notices.segment(record["incarnation"])
 
-    def _start(self, partition: str, start: int, what: str) -> None:
-        """A chain may leave out only what came before a consumer that starts at the latest."""
-        skipped = [each for each in self._history.events(partition) if each.held and not (each.file or each.excused)]
-        skipped = [each for each in skipped if each.number < start]
+    def _start(self, incarnation: str, partition: str, start: int, what: str) -> None:
+        """A chain may leave out only events from before a consumer that starts at the latest.
+
+        The record of a later segment decides the starts of its chains, and is judged when it is written. The hub may
+        lose events before a host writes the genesis record, and have others under their numbers then: the host finds
+        that the hub has lost the event before the start, and the next segment has these events.
+        """
+        segment = next((each for each in self.segments if each["incarnation"] == incarnation), None)
+        if segment is not None and partition in segment["breaks"]:
+            decided = segment["breaks"][partition]["start"]
+            self.expect("S9", start == decided, f"{what} starts at {start}, but its segment at {decided}")
+            return
         if self.latest is not None and partition not in {name for _, name in self.chains}:
             numbers = [each.number for each in self._history.events(partition) if each.lost is None]
             right = self.latest(partition) <= start <= max(numbers, default=-1) + 1
             self.expect("S4", right, f"{what} starts at {start}, not at the latest")
-            for each in skipped:
+            for each in self._omitted(partition, start):
                 each.excused = True
             return
+        self._leaves_nothing_out(partition, start, what)
+
+    def _omitted(self, partition: str, start: int) -> list[Event]:
+        """The events below a start that the hub has now, and that are in no file."""
+        held = [each for each in self._history.events(partition) if each.held and each.number < start]
+        return [each for each in held if not (each.file or each.excused)]
+
+    def _leaves_nothing_out(self, partition: str, start: int, what: str) -> None:
+        skipped = self._omitted(partition, start)
         self.expect("S4", not skipped, f"{what} leaves out {[each.body for each in skipped[:3]]}: it starts at {start}")
 
     def _slot(self, incarnation: str, partition: str, start: int, version: Version, author: str) -> None:

@@ -234,6 +234,40 @@ def test_the_checker_finds_rows_that_no_handler_returned_and_events_that_it_did_
         assert any(re.match(violated, found) for found in checker.violations), checker.violations
 
 
+@pytest.mark.parametrize(
+    ("accepted", "begun", "violated"),
+    [
+        (3, 3, None),
+        (4, 4, "S4: segment 2, partition 0: .*orders/1/0/10.*starts at 4"),
+        (3, 4, "S9: .*its segment at 3"),
+    ],
+)
+def test_the_record_of_a_segment_decides_the_start_and_leaves_no_event_out(
+    accepted: int, begun: int, violated: str | None
+) -> None:
+    """A later failover brings other events under numbers below the start: the next segment has them."""
+    history = failed_over(2)
+    checker = Checker(history)
+
+    def write(name: str, record: dict[str, object]) -> None:
+        checker.sink_changed(Version(f"p/{name}", json.dumps(record).encode(), {}, '"0"'), "host")
+
+    write("_segments/0000000001.json", {"number": 1, "incarnation": "aa", "breaks": {}})
+    checker.sink_changed(genesis(), "host")
+    checker.sink_changed(GOOD, "host")
+    seal = Version(NAME.format(3), b"", {"sealed": "2026-01-01T00:00:00Z"}, '"3"')
+    checker.sink_changed(seal, "")
+    parted = {"start": accepted, "filesEnd": {"sequenceNumber": 2}}
+    write("_segments/0000000002.json", {"number": 2, "incarnation": "bb", "breaks": {"0": parted}})
+    history.truncate("0", 1)
+    history.produce("0", 2)
+    write("_genesis/bb/0.json", {"start": begun})
+    if violated is None:
+        assert not checker.violations
+    else:
+        assert any(re.match(violated, found) for found in checker.violations), checker.violations
+
+
 def tombstone(version: Version) -> Version:
     """What prune puts in place of a file."""
     facts = {"tombstone": "2026-01-01T00:00:00Z", "size": str(len(version.data or b""))}
