@@ -55,6 +55,13 @@ class PartitionBreak(Report):
     files_end: EventMark = Field(description="The last event in the files of the previous segment.")
     hub_end: EventMark = Field(description="The hub's last event when the break was accepted.")
     common: int = Field(description="Last sequence number at which files and hub had the same event; -1: none.")
+    common_event: EventMark | None = Field(default=None, description="The event at `common`. Absent: unknown.")
+
+    @property
+    def before(self) -> EventMark | None:
+        """The event before `start`; None: unknown."""
+        marks = (self.common_event, self.files_end)
+        return next((mark for mark in marks if mark and 0 <= mark.sequence_number == self.start - 1), None)
 
 
 class HubSegment(Report):

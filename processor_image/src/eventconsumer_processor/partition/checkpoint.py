@@ -78,9 +78,8 @@ async def enter(held: HeldLease, chain: Chain) -> Lease:
         raise ChainEnded(chain.partition)
     lease, opening = await held.refresh(), chain.opening
     if opening is not None and lease.checkpoint is not None and await chain.start() is None:
-        before = opening.start - 1
-        offset = opening.files_end.offset if opening.files_end.sequence_number == before else ""
-        await held.rewind(Checkpoint(START_OF_STREAM if before < 0 else offset, before))
+        offset = opening.before.offset if opening.before else ""
+        await held.rewind(Checkpoint(offset if opening.start else START_OF_STREAM, opening.start - 1))
         lease = held.lease
     return lease
 
@@ -88,7 +87,7 @@ async def enter(held: HeldLease, chain: Chain) -> Lease:
 def mark_at(chain: Chain, genesis: Genesis, lease: Lease, position: int) -> EventMark | None:
     """The event before `position`, from the record of segment or genesis, or the lease; None if it is unknown."""
     opening, reached = chain.opening, lease.checkpoint
-    for mark in (opening.files_end if opening else None, genesis.before):
+    for mark in (opening.before if opening else None, genesis.before):
         if mark is not None and 0 <= mark.sequence_number == position - 1:
             return mark
     if reached is not None and 0 <= reached.sequence_number == position - 1 and reached.offset:

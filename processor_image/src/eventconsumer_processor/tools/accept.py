@@ -5,6 +5,9 @@ record of the next segment is written. It contains the start of each partition: 
 have in common, so that every event that is now in the hub and in no file is read once. A missing record of the leases
 is restored before; without it, hosts would compare checkpoints of the old segment with the hub's events, and refuse the
 leases. An interrupted run can be repeated: seals stay, and each segment number has one record.
+
+The last common event is looked for in the newest segment first. A hub that lost all its events of that segment may
+still have events in files of earlier segments, and these must not be read twice.
 """
 
 import asyncio
@@ -71,6 +74,7 @@ class Ends:
         earliest: The first sequence number that the hub retains.
         diverged: Whether the hub does not have `files_end`.
         common: Last sequence number at which both have the same event; -1: none, or unknown.
+        common_event: The event at `common`; None: unknown.
         start: Where the next segment starts.
         slot: Where the next file of this segment would go.
         foreign: Whether another program processed events after the end of the files.
@@ -86,6 +90,7 @@ class Ends:
     common: int
     start: int
     slot: int
+    common_event: EventMark | None = None
     foreign: bool = False
     sealed: bool = False
 
@@ -131,7 +136,8 @@ class Accepting:
             SourceError: The hub did not respond.
             StorageError: A request failed, or a blob in the chain is not a file of a host.
         """
-        return [await self._examine(self._chain(partition)) for partition in self.info.partition_ids]
+        newest = self.segments[-1]
+        return [await self._examine(self._chain(partition, newest)) for partition in self.info.partition_ids]
 
     async def accept(self, now: datetime) -> tuple[HubSegment, list[Ends]]:
         """End the newest segment in every partition, and write the next one.
@@ -155,7 +161,11 @@ class Accepting:
             hub=name_of(self.info),
             breaks={
                 end.partition: PartitionBreak(
-                    start=end.start, files_end=end.files_end, hub_end=end.hub_end, common=end.common
+                    start=end.start,
+                    files_end=end.files_end,
+                    hub_end=end.hub_end,
+                    common=end.common,
+                    common_event=end.common_event,
                 )
                 for end in ends
             },
@@ -172,14 +182,14 @@ class Accepting:
             folder = lease_store(self.config, self.info, self.lease_blobs, boottime).folder
             await restore_lease_record(self.lease_blobs, folder, record)
 
-    def _chain(self, partition: str) -> Chain:
-        return files_of(self.config, self.info, self.segments[-1], self.sink)[1](partition)
+    def _chain(self, partition: str, segment: HubSegment) -> Chain:
+        return files_of(self.config, self.info, segment, self.sink)[1](partition)
 
     def _lease(self, partition: str) -> Lease:
         return self.leases.get(partition) or Lease(partition)
 
     async def _end(self, partition: str) -> Ends:
-        chain, lease = self._chain(partition), self._lease(partition)
+        chain, lease = self._chain(partition, self.segments[-1]), self._lease(partition)
         await begin(chain, lease, self.hub, self.config.starting_position)
         encode = files_of(self.config, self.info, self.segments[-1], self.sink)[0]
         empty = b"".join(encode([], partition, {}))
@@ -202,9 +212,13 @@ class Accepting:
             same = False
         elif same is None:  # no event to compare: use the creation time
             same = reach.expected == 0 or self.info.created_at == self.segments[-1].hub.created_at
-        common, next_start = ours.sequence_number, reach.expected
+        common, common_event, start = ours.sequence_number, reach.mark if same else None, reach.expected
         if not same and ours.sequence_number >= info.earliest:
-            common, next_start = await self._divergence(chain, reader)
+            common_event = await self._last_common(chain.partition, reader)
+            common = common_event.sequence_number if common_event else -1
+            # Without a common event, the hub may also have lost events from before the first file, and have others
+            # under their numbers: only a start at the earliest event reads all of them.
+            start = common_event.sequence_number + 1 if common_event else info.earliest
         return Ends(
             chain.partition,
             begun=True,
@@ -213,8 +227,9 @@ class Accepting:
             earliest=info.earliest,
             diverged=not same,
             common=common,
-            start=next_start,
+            start=start,
             slot=reach.next,
+            common_event=common_event,
             foreign=reach.skipped is not None,
             sealed=await chain.is_sealed(reach.next),
         )
@@ -226,18 +241,17 @@ class Accepting:
         position = max(start, lease.checkpoint.sequence_number + 1) if lease.checkpoint else start
         return Resume(position, mark=mark_at(chain, genesis, lease, position))
 
-    async def _divergence(self, chain: Chain, reader: "_Reader") -> tuple[int, int]:
-        """The last number at which files and hub have the same event, and where the next segment starts."""
-        common = await last_common(chain, reader, self.decode)
-        if common is not None:
-            return common, common + 1
-        # No event is in both. The hub may also have lost events from before the first file, and have others under their
-        # numbers: only a start at the earliest event reads all of them.
-        return -1, reader.info.earliest
+    async def _last_common(self, partition: str, reader: "_Reader") -> EventMark | None:
+        """The last event that is in the files of any segment and in the hub; None: no event is in both."""
+        for segment in reversed(self.segments):
+            found = await last_common(self._chain(partition, segment), reader, self.decode)
+            if found is not None:
+                return found
+        return None
 
 
-async def last_common(chain: Chain, reader: "_Reader", decode: Decode) -> int | None:
-    """The last sequence number at which files and hub have the same event; None: they have no event in common.
+async def last_common(chain: Chain, reader: "_Reader", decode: Decode) -> EventMark | None:
+    """The last event that is in the files of a chain and in the hub; None: they have no event in common.
 
     A hub that lost its last events and received new ones has the events of the files up to some event, and other events
     after it. So the ends of files are compared by bisection, and then the rows of the file in which they diverge.
@@ -259,17 +273,17 @@ async def last_common(chain: Chain, reader: "_Reader", decode: Decode) -> int | 
             low = at + 1
         else:
             high = middle
-    common = slots[low - 1].last if low else None
+    common = slots[low - 1].mark if low else None
     for slot in slots[low:]:
         rows = await _rows(chain, slot, decode) if slot.first <= reader.info.last else {}
         last, diverged = await _last_in(slot, rows, reader)
-        common = last if last is not None else common
+        common = last or common
         if diverged:
             break
     return common
 
 
-async def _last_in(slot: Slot, rows: Mapping[int, EventMark], reader: "_Reader") -> tuple[int | None, bool]:
+async def _last_in(slot: Slot, rows: Mapping[int, EventMark], reader: "_Reader") -> tuple[EventMark | None, bool]:
     """The last row of a file that the hub has, and whether the hub has a different event after it, or ends there."""
     found = None
     for event in await reader.between(slot.first, slot.last):
@@ -278,7 +292,7 @@ async def _last_in(slot: Slot, rows: Mapping[int, EventMark], reader: "_Reader")
             continue  # the handler may have dropped it: nothing to compare
         if ours is None or marks.same(ours, event) is False:
             return found, True
-        found = event.sequence_number
+        found = event
     return found, reader.info.last <= slot.last
 
 

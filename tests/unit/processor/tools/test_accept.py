@@ -104,6 +104,37 @@ async def test_the_new_segment_starts_behind_the_last_common_event(files: dict[s
     assert not running.pump.problems()
 
 
+@pytest.mark.parametrize("files", FORMATS, ids=["Parquet", "Avro", "Capture"])
+@pytest.mark.parametrize("read", [0, 5], ids=["before the first file", "after a file that the hub lost too"])
+@virtual
+async def test_a_second_failover_behind_the_start_of_the_segment_loses_no_event_and_reads_none_twice(
+    files: dict[str, str], read: int
+) -> None:
+    """The event before the start is in a file of the first segment, so the second one has no event of its own."""
+    stage = world(files)
+    await (await stage.drained(25)).stop()
+    stage.partition.forget_last(5)
+    end = await accepted(stage)
+    assert (end.files_end.sequence_number, end.start) == (24, 20)
+    if read:
+        running = await stage.pump("host-b")
+        stage.partition.add(*bodies(20, 19 + read, "second"))
+        await eventually(lambda: running.pump.report().next_sequence_number == 20 + read)
+        await running.stop()
+    stage.partition.forget_last(read + 5)
+    stage.partition.add(*bodies(15, 29, "third"))
+    running = await stage.pump("host-c")
+    await eventually(lambda: Reason.HUB_DIVERGED in running.reasons())
+    await running.stop()
+    end = await accepted(stage)
+    assert (end.diverged, end.common, end.start) == (True, 14, 15)
+    running = await stage.pump("host-d")
+    await eventually(lambda: running.pump.report().next_sequence_number == 30)
+    await running.stop()
+    written = [stage.contents(segment) for segment in stage.segments]
+    assert written == [bodies(0, 24), bodies(20, 19 + read, "second"), bodies(15, 29, "third")]
+
+
 class Dropping:
     """A handler that drops events, as `Handling`."""
 
