@@ -15,6 +15,8 @@ from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.test_plugin import Plugin
 from tests.e2e.waiting import condition, until, wait_for
 
+pytestmark = pytest.mark.long
+
 NAME = "letters"
 ORDERS = 20
 BAD = 7

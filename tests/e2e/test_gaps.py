@@ -12,6 +12,8 @@ from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.test_plugin import Plugin
 from tests.e2e.waiting import until, wait_for
 
+pytestmark = pytest.mark.long
+
 NAME = "lossy"
 READ = 20  # events of each partition that are in files before the pause
 UNREAD = 20  # events of partition 0 that arrive during the pause

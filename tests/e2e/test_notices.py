@@ -30,6 +30,8 @@ PROGRAM = f"""
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+pytestmark = pytest.mark.long
+
 
 class Receiver(BaseHTTPRequestHandler):
     refused_from = {REFUSED_FROM}

@@ -14,6 +14,8 @@ from tests.e2e.conftest import Demo
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import until, wait_for
 
+pytestmark = pytest.mark.long
+
 NAME = "brief"
 PARTITIONS = 2
 EVENTS = 200  # of each partition

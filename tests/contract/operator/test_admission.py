@@ -456,6 +456,6 @@ def unescaped(form: str) -> str:
 
 def test_emulators_need_no_domain_and_the_policy_can_be_left_out() -> None:
     endpoints = {name for name in variables("") if name.endswith(("Host", "Plain"))}
-    assert len(endpoints) == 7
+    assert len(endpoints) == 8
     assert not endpoints & variables(",allowInsecureEndpoints=true").keys()
     assert variables(",admissionPolicy.enabled=false") == {}
