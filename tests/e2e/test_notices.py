@@ -20,6 +20,8 @@ from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, cre
 from tests.e2e.waiting import until, wait_for
 from tests.support.podprocesses import processes
 
+pytestmark = pytest.mark.long
+
 NAME = "notified"
 RECEIVER = f"{NAME}-receiver"
 PORT = 8080
@@ -29,8 +31,6 @@ REFUSED_FROM = 300  # sequence number: in the middle of the second wave
 PROGRAM = f"""
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-pytestmark = pytest.mark.long
 
 
 class Receiver(BaseHTTPRequestHandler):
