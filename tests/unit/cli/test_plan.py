@@ -31,17 +31,24 @@ def test_a_manifest_is_planned_without_a_cluster(shell: Shell, manifest: str) ->
     made = shell.run(FakeCluster(), *command, "-o", "json").json
     assert made["load"]["bytesPerSecond"] == 10_000_000
     assert made["costPerMonth"] == pytest.approx(sum(made["costsPerMonth"].values()), abs=0.05)
-    free = (
-        "--core-price",
-        "--gib-price",
-        "--write-price",
-        "--read-price",
-        "--gb-price",
-        "--unit-price",
-        "--event-price",
-    )
-    prices = [word for option in free for word in (option, "0")]
+    names = ("core-hour", "gib-hour", "writes", "reads", "gb-month", "unit-hour", "million-events")
+    prices = [word for name in names for word in ("--price", f"{name}=0")]
     assert shell.run(FakeCluster(), *command, *prices, "-o", "json").json["costPerMonth"] == 0
+
+
+@pytest.mark.parametrize(
+    ("price", "message"),
+    [
+        ("cores=1", "there is no price 'cores' use one of core-hour"),
+        ("writes", "the amount is not a number"),
+        ("writes=-1", "below 0"),
+        ("writes=nan", "not finite"),
+    ],
+)
+def test_a_wrong_price_is_refused(shell: Shell, manifest: str, price: str, message: str) -> None:
+    seen = shell.run(FakeCluster(), "plan", "-f", manifest, "--rate", "1", "--partitions", "1", "--price", price)
+    assert seen.code == 3
+    assert message in " ".join(seen.err.split())
 
 
 @pytest.mark.parametrize(

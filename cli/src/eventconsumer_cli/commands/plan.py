@@ -1,8 +1,10 @@
 """`plan`: hosts, storage requests and cost of a consumer, from its spec and a rate of events."""
 
+import math
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,11 +26,14 @@ from eventconsumer_cli.rates import Rates, total
 from eventconsumer_cli.session import Session
 from eventconsumer_cli.text import PROGRAM, count, duration, plural, rate, size
 
-_EXAMPLE = Prices()
+_NAMES = {each.name.replace("_", "-"): each.name for each in fields(Prices)}
+_PRICES = "Names and examples: " + ", ".join(
+    f"{each.name.replace('_', '-')} {each.default:g}" for each in fields(Prices)
+)
 _BUSY = 0.8  # share of a limit from which it is a warning
 
 
-def plan(  # noqa: PLR0913, PLR0917 - each price is an option
+def plan(  # noqa: PLR0913, PLR0917 - each is an option
     session: Session,
     name: ConsumerName = None,
     file: Annotated[
@@ -48,33 +53,16 @@ def plan(  # noqa: PLR0913, PLR0917 - each price is an option
     ] = None,
     kept_days: Annotated[float, typer.Option("--kept-days", min=0, help="Days for which files are kept.")] = 30.0,
     interval: Annotated[float, typer.Option("--interval", min=1, max=600, help="Seconds of a measurement.")] = 20.0,
-    core_price: Annotated[
-        float, typer.Option("--core-price", min=0, help="Price of one core for one hour.")
-    ] = _EXAMPLE.core_hour,
-    gib_price: Annotated[
-        float, typer.Option("--gib-price", min=0, help="Price of one GiB of memory for one hour.")
-    ] = _EXAMPLE.gib_hour,
-    write_price: Annotated[
-        float, typer.Option("--write-price", min=0, help="Price of 10,000 writes or listings of blobs.")
-    ] = _EXAMPLE.writes,
-    read_price: Annotated[
-        float, typer.Option("--read-price", min=0, help="Price of 10,000 reads of blobs.")
-    ] = _EXAMPLE.reads,
-    gb_price: Annotated[
-        float, typer.Option("--gb-price", min=0, help="Price of 1 GB of blobs for one month.")
-    ] = _EXAMPLE.gb_month,
-    unit_price: Annotated[
-        float, typer.Option("--unit-price", min=0, help="Price of one throughput unit for one hour.")
-    ] = _EXAMPLE.unit_hour,
-    event_price: Annotated[
-        float, typer.Option("--event-price", min=0, help="Price of one million events sent to the hub.")
-    ] = _EXAMPLE.million_events,
+    price: Annotated[
+        list[str] | None, typer.Option("--price", metavar="NAME=AMOUNT", help=f"A price; may be repeated. {_PRICES}")
+    ] = None,
 ) -> None:
     """Plan the capacity and the monthly cost of a consumer.
 
     Computes hosts, CPU, memory, files, storage requests, throughput units and limits from the spec and a rate; the
     concept page "Capacity" explains the model. The default prices are examples: give your own.
     """
+    prices = _prices(price or [])
     if file is not None:
         if name is not None:
             raise Failed("a name and --file exclude each other", "plan a manifest or a consumer of the cluster")
@@ -85,10 +73,29 @@ def plan(  # noqa: PLR0913, PLR0917 - each price is an option
     else:
         manifest, partitions, events = _measured(session, name, partitions, events, interval)
     made = plan_for(_spec(manifest), events or 0.0, event_bytes, partitions or 1, hosts)
-    prices = Prices(core_price, gib_price, write_price, read_price, gb_price, unit_price, event_price)
     costs = made.costs(prices, kept_days)
     title = str(manifest.get("metadata", {}).get("name") or "")
     session.out.show(_document(title, made, costs), lambda: _view(title, made, costs, kept_days), [title])
+
+
+def _prices(given: list[str]) -> Prices:
+    """The example prices with the given ones in their places.
+
+    Raises:
+        Failed: A name is unknown, or an amount is no number from 0 on.
+    """
+    found = {}
+    for each in given:
+        name, _, amount = each.partition("=")
+        try:
+            found[_NAMES[name]] = float(amount)
+        except KeyError:
+            raise Failed(f"--price: there is no price {name!r}", f"use one of {', '.join(_NAMES)}") from None
+        except ValueError:
+            raise Failed(f"--price {each}: the amount is not a number", f"write for example {name}=0.04") from None
+        if not 0 <= found[_NAMES[name]] < math.inf:
+            raise Failed(f"--price {each}: the amount is below 0 or not finite", f"write for example {name}=0.04")
+    return replace(Prices(), **found)
 
 
 def _read(file: str) -> Manifest:

@@ -7,6 +7,7 @@ time of each condition's last transition. A system at rest yields the same statu
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.host_report import NoticesReport, RetentionReport, TableReport
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.status import (
     Condition,
@@ -57,6 +58,7 @@ def make_status(
     previous = observed.consumer.status
     spark = spark_status(observed, plan.spark if plan else None, started=started)
     facts = gather(observed, plan, errors, spark)
+    table, notices, retention = _sink_parts(observed, plan)
     fleet = observed.fleet
     drained = previous.drained
     if fleet:
@@ -83,9 +85,9 @@ def make_status(
         scaling=plan.scaling if plan else previous.scaling,
         replay=replay_status(observed, plan.spec) if plan else previous.replay,
         drained=drained,
-        table=_table(observed, plan),
-        notices=_notices(observed, plan),
-        retention=_retention(observed, plan),
+        table=table,
+        notices=notices,
+        retention=retention,
         storage=storage_status(observed),
         spark=spark,
         effective=_effective(plan, settings) if plan else previous.effective,
@@ -103,58 +105,55 @@ def _lag(observed: Observed, facts: Facts) -> LagStatus:
     )
 
 
-def _table(observed: Observed, plan: Plan | None) -> TableStatus | None:
-    """The table as its last report shows it; the time of its last commit outlives the leading host."""
-    previous = observed.consumer.status.table
+def _sink_parts(
+    observed: Observed, plan: Plan | None
+) -> tuple[TableStatus | None, NoticesStatus | None, RetentionStatus | None]:
+    """The parts of spec.sink as the leading host last reported them; None: not in the spec, or no report yet."""
+    previous = observed.consumer.status
     if plan is None or observed.fleet is None:
-        return previous
-    if plan.config.table is None:
-        return None
-    table = observed.fleet.table
-    if table is None:  # the leading host has not read the table's log yet
-        return previous
-    return TableStatus(
-        version=table.version,
-        files=table.files,
-        events=table.events,
-        pending_files=table.pending_files,
-        pending_events=table.pending_events,
-        oldest_pending_time=table.oldest_pending_time,
-        last_commit_time=table.committed_at or (previous.last_commit_time if previous else None),
+        return previous.table, previous.notices, previous.retention
+    config, fleet = plan.config, observed.fleet
+    return (
+        _table(fleet.table, previous.table) if config.table else None,
+        _notices(fleet.notices, previous.notices) if config.notices else None,
+        _retention(fleet.retention, previous.retention) if config.retention else None,
     )
 
 
-def _notices(observed: Observed, plan: Plan | None) -> NoticesStatus | None:
-    """The notices as their last report shows them; the time of the last one outlives the leading host."""
-    previous = observed.consumer.status.notices
-    if plan is None or observed.fleet is None:
+def _table(report: TableReport | None, previous: TableStatus | None) -> TableStatus | None:
+    """The table; the time of its last commit outlives the leading host."""
+    if report is None:
         return previous
-    if plan.config.notices is None:
-        return None
-    notices = observed.fleet.notices
-    if notices is None:  # the leading host has not read the cursor yet
-        return previous
-    last = notices.acknowledged_at or (previous.last_time if previous else None)
-    return NoticesStatus(pending_events=notices.pending_events, last_time=last)
+    return TableStatus(
+        version=report.version,
+        files=report.files,
+        events=report.events,
+        pending_files=report.pending_files,
+        pending_events=report.pending_events,
+        oldest_pending_time=report.oldest_pending_time,
+        last_commit_time=report.committed_at or (previous.last_commit_time if previous else None),
+    )
 
 
-def _retention(observed: Observed, plan: Plan | None) -> RetentionStatus | None:
-    """Retention as its last report shows it."""
-    previous = observed.consumer.status.retention
-    if plan is None or observed.fleet is None:
+def _notices(report: NoticesReport | None, previous: NoticesStatus | None) -> NoticesStatus | None:
+    """The notices; the time of the last one outlives the leading host."""
+    if report is None:
         return previous
-    if plan.config.retention is None:
-        return None
-    found = observed.fleet.retention
-    if found is None:  # the leading host has not read the record yet
+    last = report.acknowledged_at or (previous.last_time if previous else None)
+    return NoticesStatus(pending_events=report.pending_events, last_time=last)
+
+
+def _retention(report: RetentionReport | None, previous: RetentionStatus | None) -> RetentionStatus | None:
+    """Retention."""
+    if report is None:
         return previous
     return RetentionStatus(
-        files=found.files,
-        events=found.events,
-        bytes=found.bytes,
-        oldest_file_time=found.oldest_file_time,
-        excess_bytes=found.excess_bytes,
-        held=found.held,
+        files=report.files,
+        events=report.events,
+        bytes=report.bytes,
+        oldest_file_time=report.oldest_file_time,
+        excess_bytes=report.excess_bytes,
+        held=report.held,
     )
 
 
