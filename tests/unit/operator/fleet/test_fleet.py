@@ -211,6 +211,20 @@ def test_a_message_names_ready_hosts_that_stay_and_can_read() -> None:
     assert message(world(host_pod(0)), Liveness(), 1, 1).partitions is None
 
 
+def test_a_message_names_hosts_that_do_not_hear_the_hub_while_others_do() -> None:
+    def told(*silences: float | None) -> FleetMessage:
+        heard = {
+            f"orders_host_{ordinal}": RUNNING.model_copy(update={"hub_silent_seconds": seconds})
+            for ordinal, seconds in enumerate(silences)
+        }
+        return message(world(*map(host_pod, range(len(silences))), **heard), Liveness(), len(silences), 1)
+
+    one = told(1, 60, None)  # the last one is of a version that does not tell
+    assert one.deaf == ("orders-host-1",)
+    assert "orders-host-1" in one.ready  # it stays, and takes partitions when it hears the hub again
+    assert told(60, 61).deaf == told(None, None).deaf == ()
+
+
 # --- the key ---
 
 
