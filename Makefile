@@ -53,6 +53,15 @@ jars: ## Download Spark's jars for the tests
 	@echo "Downloading Spark's jars"
 	@./spark/jars/fetch.sh >/dev/null
 
+.PHONY: classes
+classes: jars $(VENV)/classes/classpath ## Make the archive of Spark's Java classes for the tests
+
+$(VENV)/classes/classpath: $(VENV)/.ready spark/jars/SHA256SUMS spark/conf/spark-defaults.conf $(wildcard spark/classes/*.py)
+	@echo "Making the archive of Spark's Java classes, about a minute"
+	@SPARK_CONF_DIR=$(CURDIR)/spark/conf $(PY) spark/classes/archive.py $(VENV)/classes \
+	  "$$($(PY) -c 'import pyspark; print(pyspark.__path__[0])')/jars" "$$(spark/jars/fetch.sh)" >$(VENV)/classes.log 2>&1 \
+	  || { cat $(VENV)/classes.log; exit 1; }
+
 .PHONY: crds
 crds: env ## Generate the CRD, its reference page and its copies from the models
 	@$(PY) -m eventconsumer_api.crdgen | tee crds/eventconsumers.yaml > helm/eventconsumer/files/eventconsumers.yaml
@@ -122,7 +131,7 @@ borders: env ## Check the import layers
 check: peer lint types borders ## Run the fast checks, about a minute
 	@$(VENV)/bin/pytest -n 2 tests/unit
 
-test: peer lint types borders docs azurite jars ## Run all checks except the long ones: style, types, borders, docs, all tests
+test: peer lint types borders docs azurite classes ## Run all checks except the long ones: style, types, borders, docs, all tests
 	@./local/need promtool prometheus
 	@./local/need tinyproxy tinyproxy-bin
 	@./local/need buildah buildah
@@ -133,7 +142,7 @@ test: peer lint types borders docs azurite jars ## Run all checks except the lon
 	@$(VENV)/bin/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=30 -m "not long" \
 	  tests/e2e tests/contract tests/simulation tests/integration
 
-test-long: peer azurite jars ## Run the long checks: advisories, mutants, long simulation and property tests, fuzzing, chaos, Kubeflow, upgrade, GitOps, Java, KEDA
+test-long: peer azurite classes ## Run the long checks: advisories, mutants, long simulation and property tests, fuzzing, chaos, Kubeflow, upgrade, GitOps, Java, KEDA
 	@./local/need javac openjdk-17-jdk-headless
 	@$(PY) -m local_cluster tools --gitops --kubeflow
 	@$(PY) -m eventconsumer_release.audit
@@ -156,7 +165,7 @@ fuzz: $(VENV)/.fuzz ## Fuzz the parsers and the compiled decoder, guided by cove
 chaos: env ## Faults of every part on the demo's cluster, and a check of every event: SEED=1 MINUTES=30 CHAOS="--only …"
 	@$(PY) -m tests.chaos --seed $(SEED) --minutes $(MINUTES) $(CHAOS)
 
-bench: env azurite jars ## Run the benchmarks on this machine
+bench: env azurite classes ## Run the benchmarks on this machine
 	@$(PY) -m local_cluster tools >/dev/null
 	@$(PY) -m tests.bench
 	@$(PY) -m tests.bench.failover

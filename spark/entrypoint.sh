@@ -26,6 +26,11 @@ SERVICE_ACCOUNT=/var/run/secrets/kubernetes.io/serviceaccount
 # Not /opt/spark/conf: in cluster mode Spark mounts its own files over this folder.
 export SPARK_CONF_DIR=/opt/spark/defaults
 
+# The jars in the order in which the archive of Java's classes needs them, see classes/archive.py.
+JARS=$(cat /opt/spark/classes/classpath 2>/dev/null || true)
+CLASSES=()
+[ -z "$JARS" ] || CLASSES=(--driver-class-path "$JARS")
+
 ALWAYS=(
   # The image has the configuration; a ConfigMap for each application is not needed.
   --conf spark.kubernetes.executor.disableConfigMap=true
@@ -47,7 +52,7 @@ driver() {
 submitted() {
   : "${SPARK_DRIVER_BIND_ADDRESS:?entrypoint: SPARK_DRIVER_BIND_ADDRESS is not set: Spark sets it in the pods that it makes}"
   exec tini -s -g -- "$SPARK_HOME/bin/spark-submit" --deploy-mode client --load-spark-defaults \
-    --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" "${ALWAYS[@]}" "$@"
+    "${CLASSES[@]}" --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" "${ALWAYS[@]}" "$@"
 }
 
 client() {
@@ -66,7 +71,7 @@ client() {
     shift 2
   done
   [ $# -gt 0 ] || { echo "entrypoint: driver needs a program, such as local:///app/eventconsumer_spark/job.py" >&2; exit 2; }
-  exec tini -s -g -- "$SPARK_HOME/bin/spark-submit" "${theirs[@]}" "${own[@]}" "$@"
+  exec tini -s -g -- "$SPARK_HOME/bin/spark-submit" "${theirs[@]}" "${CLASSES[@]}" "${own[@]}" "$@"
 }
 
 # Sets `own`.
@@ -102,7 +107,7 @@ executor() {
     index=$((index + 1))
   done
   exec tini -s -- java "${options[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
-    -cp "$SPARK_CONF_DIR:$SPARK_HOME/jars/*" org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
+    -cp "${JARS:+$JARS:}$SPARK_CONF_DIR:$SPARK_HOME/jars/*" org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
     --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \
     --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \
     --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" --podName "$SPARK_EXECUTOR_POD_NAME"

@@ -54,6 +54,11 @@ def shop(demo: Demo) -> Iterator[SparkShop]:
     demo.cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found")
 
 
+def uses_the_archive(shop: SparkShop, pod: str) -> bool:
+    """Whether Java in a pod has mapped the image's archive of classes."""
+    return "classes.jsa" in shop.cluster.kubectl("exec", pod, "--", "sh", "-c", "cat /proc/[0-9]*/maps")
+
+
 @pytest.mark.long
 def test_a_resource_that_is_applied_again_while_its_driver_runs_goes_on_with_the_batch(shop: SparkShop) -> None:
     shop.publish()
@@ -171,6 +176,7 @@ def test_a_large_batch_has_executors_and_survives_the_loss_of_one_and_leaves_not
     shop.publish()
     executor = shop.running("executor")["metadata"]
     assert executor["ownerReferences"][0]["kind"] == "Pod"
+    shop.until(lambda: uses_the_archive(shop, executor["name"]), "Java of the executor maps the archive of classes")
     shop.cluster.kubectl("delete", "pod", executor["name"], "--grace-period=0", "--force")
     spark = shop.until_processed()
     assert (spark["attempt"], spark["mode"]) == (1, "Executors"), spark
@@ -192,6 +198,7 @@ def test_a_resident_driver_processes_later_batches_and_ends_when_it_is_killed_ou
     shop.publish()
     first = shop.running("driver")["metadata"]
     shop.until_processed()
+    assert uses_the_archive(shop, first["name"])
     for _ in range(2):
         shop.publish()
         spark = shop.until_processed()

@@ -15,6 +15,7 @@ from tests.support.azurite import ACCOUNT
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "spark/examples/events_per_key.py"
+ARCHIVE = Path(sys.prefix) / "classes/classes.jsa"
 
 
 def fetch_jars() -> str:
@@ -22,6 +23,18 @@ def fetch_jars() -> str:
     fetched = subprocess.run([ROOT / "spark/jars/fetch.sh"], capture_output=True, text=True, check=False)
     assert fetched.returncode == 0, fetched.stderr
     return fetched.stdout.strip()
+
+
+def start_options(jars: str) -> tuple[str, str]:
+    """Class path before Spark's own jars, and the option for the archive of classes, which `make test` makes.
+
+    Args:
+        jars: Folder of the ABFS connector and Delta.
+    """
+    classpath = ARCHIVE.with_name("classpath")
+    if not ARCHIVE.exists():
+        return f"{jars}/*", ""
+    return classpath.read_text(), f"-XX:SharedArchiveFile={ARCHIVE}"
 
 
 def start_driver(
@@ -38,12 +51,13 @@ def start_driver(
     # Java alone must know the product-style name; Python goes to the address in the connection string.
     hosts = folder / "hosts"
     hosts.write_text(f"127.0.0.1 localhost {ACCOUNT}.blob.localhost {socket.gethostname()}\n")
+    classpath, archive = start_options(jars)
     settings = {
         "spark.master": "local[2]",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraClassPath": f"{jars}/*",
+        "spark.driver.extraClassPath": classpath,
         # Half of a short run is the compiler's work.
-        "spark.driver.extraJavaOptions": f"-Djdk.net.hosts.file={hosts} -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": f"-Djdk.net.hosts.file={hosts} -XX:TieredStopAtLevel=1 {archive}",
         "spark.sql.shuffle.partitions": "2",
         **(conf or {}),
     }

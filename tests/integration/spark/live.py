@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from eventconsumer_spark.storage.abfs import AbfsFolder, hadoop_settings
 from eventconsumer_storage.account import StorageAccount
 from tests.integration.spark.drained import host_name
+from tests.integration.spark.drivers import start_options
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 
 ROOT = Path(__file__).parents[3]
@@ -33,18 +34,18 @@ def start(
     """
     # Java alone must know the product-style name; Python goes to the address in the connection string.
     hosts.write_text(f"127.0.0.1 localhost {ACCOUNT}.blob.localhost {socket.gethostname()}\n")
+    classpath, archive = start_options(jars)
+    options = f"-Djdk.net.hosts.file={hosts} {compiler} {archive}"
     os.environ |= {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_CONF_DIR": str(ROOT / "spark/conf"),
         "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_SUBMIT_ARGS": f"--driver-class-path '{jars}/*' "
-        f"--driver-java-options '-Djdk.net.hosts.file={hosts} {compiler}' pyspark-shell",
+        "PYSPARK_SUBMIT_ARGS": f"--driver-class-path '{classpath}' --driver-java-options '{options}' pyspark-shell",
     }
     master = f"local-cluster[{executors},1,1024]" if executors else f"local[{cores}]"
     builder = SparkSession.builder.master(master).appName("tests").config("spark.driver.host", "127.0.0.1")
-    builder = builder.config("spark.executor.extraClassPath", f"{jars}/*").config(
-        "spark.executor.extraJavaOptions", f"-Djdk.net.hosts.file={hosts} {compiler}"
-    )
+    builder = builder.config("spark.executor.extraClassPath", classpath)
+    builder = builder.config("spark.executor.extraJavaOptions", options)
     spark = (
         builder.config("spark.sql.shuffle.partitions", "2")
         .config("spark.databricks.delta.snapshotPartitions", "1")
