@@ -3,16 +3,18 @@
     python -m tests.bench.spark_resident [--batches 20] [--alone 2] [--java=OPTIONS]
 
 Both run the shipped program on this machine against an Azurite, with the files of a batch already drained: first
-`--alone` batches, each in a driver of its own, then `--batches` in one resident driver. Seconds are from the moment at
-which the manifest is written to the commit; CPU seconds are those of Java and Python, including start and end. Live
-heap is measured after a full collection, which is only done for a printed row. A batch is frozen a second after the
-commit before it, so it waits for a compaction that takes longer; at the end, the compactions have a line of their own.
+`--alone` batches, each in a driver of its own, with and without the archive of Java's classes (`make classes`); then
+`--batches` in one resident driver. Seconds are from the moment at which the manifest is written to the commit; CPU
+seconds are those of Java and Python, including start and end. Live heap is measured after a full collection, which is
+only done for a printed row. A batch is frozen a second after the commit before it, so it waits for a compaction that
+takes longer; at the end, the compactions have a line of their own.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -29,11 +32,12 @@ from eventconsumer_api.batch import BatchJob, KeepAlive
 from eventconsumer_operator.spark.native import QUICK_START
 from tests.bench.machine import cpu_seconds, resident_mib
 from tests.integration.spark.drained import DrainedBatch, host_name
-from tests.integration.spark.drivers import ROOT, fetch_jars, kill, start_driver
+from tests.integration.spark.drivers import ROOT, fetch_jars, kill, start_driver, start_options
 from tests.support.azurite import AzuriteProcess, azurite_with_client
 from tests.support.waiting import wait_until
 
 JOB = ROOT / "spark/src/eventconsumer_spark/job.py"
+JAVAS_ARCHIVE = Path(shutil.which("java") or "java").resolve().parents[1] / "lib/server/classes.jsa"
 SETTLE_SECONDS = 1.0
 """Time after a commit for what a driver does before it waits again."""
 
@@ -108,9 +112,10 @@ class Bench:
             self.drained.slot(str(file), (self.number - 1) * each, each, self._body)
         return self.drained.freeze(self.number)
 
-    def start(self, job: BatchJob) -> subprocess.Popen[str]:
-        """Start the driver of a job."""
-        options = f"-Djdk.net.hosts.file={self.folder / 'hosts'} {self.options.java}"
+    def start(self, job: BatchJob, *, archive: bool = True) -> subprocess.Popen[str]:
+        """Start the driver of a job, with the archive of classes or with Java's own, which has no class of Spark."""
+        option = start_options(self.jars)[1] if archive else f"-XX:SharedArchiveFile={JAVAS_ARCHIVE}"
+        options = f"-Djdk.net.hosts.file={self.folder / 'hosts'} {self.options.java} {option}"
         conf = {"spark.driver.extraJavaOptions": options, "spark.driver.memory": self.options.memory}
         # Without the sizes that tests set: as the operator starts it, in the environment of the image.
         conf |= {"spark.sql.shuffle.partitions": "8"}
@@ -150,12 +155,12 @@ class Bench:
         return b'{"id": %d, "state": "running", "trace": "%s"}' % (number, self._random.randbytes(100).hex().encode())
 
 
-def alone(bench: Bench) -> Taken:
+def alone(bench: Bench, *, archive: bool) -> Taken:
     """One batch in a driver of its own."""
     job = bench.freeze()
     began = time.monotonic()
     before = os.times()
-    process = bench.start(job)
+    process = bench.start(job, archive=archive)
     bench.committed(process)
     seconds = time.monotonic() - began
     process.communicate()
@@ -208,9 +213,13 @@ def main() -> int:
         folder = Path(name)
         with azurite_with_client(folder) as (azurite, service):
             bench = Bench(azurite, service, folder, options)
-            for number in range(options.alone):
-                taken = alone(bench)
-                print(f"own driver, batch {number + 1}: {taken.seconds:.1f} s, {taken.cpu:.1f} CPU s", flush=True)
+            for number, archive in product(range(options.alone), (True, False)):
+                taken, way = alone(bench, archive=archive), "with" if archive else "without"
+                print(
+                    f"own driver {way} the archive of classes, batch {number + 1}: {taken.seconds:.1f} s, "
+                    f"{taken.cpu:.1f} CPU s",
+                    flush=True,
+                )
             run_resident(bench, options.batches, every)
     return 0
 
