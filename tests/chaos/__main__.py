@@ -29,6 +29,8 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from azure.core.exceptions import AzureError
+
 from eventconsumer_demo import run
 from eventconsumer_demo.steps import DemoError
 from tests.chaos import logs as chaos_logs
@@ -99,21 +101,22 @@ class Observation:
             self.states.see(self.clock(), name, found.get(name))
 
 
-def pending(status: Mapping[str, Any], events: int, ended: datetime) -> str:
+def pending(status: Mapping[str, Any], watermark: Mapping[str, Any], events: int, ended: datetime) -> str:
     """PURE: what of a consumer's events is not processed yet; empty: all are in files, in the table and in batches.
 
     Args:
         status: Of the resource.
+        watermark: The record `_watermark.json`; at rest that of the status is up to five minutes old.
         events: Number of events that the hub has acknowledged; it may have some more.
         ended: A time after the last event.
     """
     drained, table, spark = (status.get(part, {}) for part in ("drained", "table", "spark"))
     filed, registered = drained.get("events", 0), table.get("events", 0)
-    if filed < events or not _reached(drained.get("watermark"), ended):
-        return f"{filed} of {events} events are in files, up to {drained.get('watermark')}"
+    if filed < events or not _reached(watermark.get("files"), ended):
+        return f"{filed} of {events} events are in files, up to {watermark.get('files')}"
     if registered < filed or table.get("pendingFiles"):
         return f"{registered} of {filed} events are in the table"
-    if spark.get("pendingFiles", 1) or not _reached(spark.get("watermark", {}).get("time"), ended):
+    if spark.get("pendingFiles", 1) or not _reached(watermark.get("commits"), ended):
         return f"Spark has not processed everything: {json.dumps(spark)[:800]}"
     return ""
 
@@ -127,14 +130,15 @@ def settle(stage: Stage, loads: dict[str, Load], wait: Callable[[float], bool]) 
     began, ended = time.monotonic(), datetime.now(UTC)
     settled: dict[str, float] = {}
     while True:
+        waiting = sorted(loads.keys() - settled.keys())
         try:
-            statuses, why = stage.statuses(), ""
-        except DemoError as error:
-            statuses, why = {}, f"statuses cannot be read: {error}"
-        missing = {
-            name: why or pending(statuses.get(name, {}), len(loads[name].sent), ended)
-            for name in loads.keys() - settled.keys()
-        }
+            statuses, watermarks = stage.statuses(), {name: stage.storage.watermark(name) for name in waiting}
+            missing = {
+                name: pending(statuses.get(name, {}), watermarks[name], len(loads[name].sent), ended)
+                for name in waiting
+            }
+        except (DemoError, AzureError) as error:
+            missing = dict.fromkeys(waiting, f"the state cannot be read: {error}")
         settled |= {name: time.monotonic() - began for name, what in missing.items() if not what}
         if len(settled) == len(loads):
             return settled, []

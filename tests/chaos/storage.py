@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
+from typing import Any
 
+from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient, ContainerClient
 
 from tests.chaos.schedule import NoTarget
@@ -55,6 +58,15 @@ class Storage:
         if not names:
             raise NoTarget(f"partition {partition} of {consumer} has no file")
         return max(int(name.partition(place)[2].partition(".")[0]) for name in names)
+
+    def watermark(self, consumer: str) -> dict[str, Any]:
+        """The record `_watermark.json` of a consumer; empty: there is none yet."""
+        with self._container(self.sink) as sink, sink.get_blob_client(f"{consumer}/_watermark.json") as blob:
+            try:
+                found: dict[str, Any] = json.loads(blob.download_blob().readall())
+            except ResourceNotFoundError:
+                return {}
+            return found
 
     def break_lease(self, container: str, name: str) -> None:
         """Break the lease of a blob at once, as a person does in the portal.
