@@ -76,6 +76,8 @@ _NETWORK = (
     r"|Connection.{0,20}(broken|dropped)|Remote end closed|IncompleteRead"
 )
 KNOWN = (
+    # The operator: kopf repeats its watches while the API server is away.
+    Known(OPERATOR, r"Request attempt #\d+/\d+ failed; will retry: GET .*watch=true", "docs/failure-modes.md"),
     # Hosts
     Known(HOST, "another host owns the partition: this host stops writing", "docs/concepts/fencing.md"),
     Known(HOST, "the drain time is over before all files were committed", "docs/failure-modes.md"),
