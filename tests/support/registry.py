@@ -5,6 +5,7 @@ it answer with a status instead.
 """
 
 import json
+import ssl
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +25,7 @@ class StandInRegistry:
         references: Ids of schemas with references (Confluent).
         faults: Statuses of the next answers.
         requests: Paths of all requests.
+        tls: For a registry behind TLS; None: plain HTTP.
     """
 
     authorization: str = ""
@@ -33,6 +35,7 @@ class StandInRegistry:
     references: set[str] = field(default_factory=set)
     faults: list[int] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    tls: ssl.SSLContext | None = None
     url: str = ""
 
     def __enter__(self) -> Self:
@@ -52,9 +55,13 @@ class StandInRegistry:
                 """No log."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if self.tls:
+            self._server.socket = self.tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = f"{'https' if self.tls else 'http'}://127.0.0.1:{self._server.server_port}"
         return self
 
     def __exit__(self, *_: object) -> None:
