@@ -26,6 +26,7 @@ class Posted:
     path: str
     headers: Mapping[str, str]
     body: bytes
+    method: str = "POST"
 
     @property
     def event(self) -> Any:
@@ -47,7 +48,7 @@ class NoticeServer:
 
             def _reply(self) -> None:
                 length = int(self.headers.get("Content-Length", 0))
-                posted = Posted(self.path, dict(self.headers), self.rfile.read(length))
+                posted = Posted(self.path, dict(self.headers), self.rfile.read(length), self.command)
                 server.requests.append(posted)
                 answer = server.answer(posted)
                 if 200 <= answer.status < 300:
@@ -60,7 +61,7 @@ class NoticeServer:
                 self.end_headers()
                 self.wfile.write(answer.body)
 
-            do_GET = do_POST = _reply  # noqa: N815 - of the library
+            do_GET = do_POST = do_OPTIONS = _reply  # noqa: N815 - of the library
 
             def log_message(self, *_: Any) -> None:
                 """Nothing."""
