@@ -23,7 +23,7 @@ class StandInRegistry:
         versions: Id -> version (Azure).
         others: Id -> kind of a schema that is not Avro, such as JSON.
         references: Ids of schemas with references (Confluent).
-        faults: Statuses of the next answers.
+        faults: Statuses of the next answers; 0: no fault.
         requests: Paths of all requests.
         tls: For a registry behind TLS; None: plain HTTP.
     """
@@ -71,8 +71,8 @@ class StandInRegistry:
 
     def answer(self, path: str, authorization: str) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and content."""
-        if self.faults:
-            return self.faults.pop(0), {"Location": f"{self.url}/elsewhere"}, b"{}"
+        if status := self.faults.pop(0) if self.faults else 0:
+            return status, {"Location": f"{self.url}/elsewhere"}, b"{}"
         if self.authorization and authorization != self.authorization:
             return 401, {}, b'{"error_code": 401, "message": "Unauthorized"}'
         parts = urlsplit(path)
