@@ -9,6 +9,7 @@ import json
 import sys
 from typing import Any
 
+from eventconsumer_api.coredumps import forbid_core_dumps
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import Credential
 from eventconsumer_api.spark import Registry, RegistryType
@@ -32,6 +33,7 @@ def check(client: SchemaRegistry) -> dict[str, Any]:
 
 def main() -> int:
     """Check the registry that standard input names."""
+    forbid_core_dumps()
     given = json.load(sys.stdin)
     credential = given["credential"] and Credential.model_validate(given["credential"])
     found = check(SchemaRegistry(Registry.model_validate(given["registry"]), credential))
