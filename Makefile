@@ -170,6 +170,7 @@ bench: env azurite classes ## Run the benchmarks on this machine
 	@$(PY) -m tests.bench
 	@$(PY) -m tests.bench.failover
 	@$(PY) -m tests.bench.operator
+	@$(PY) -m tests.bench.notices
 	@$(PY) -m tests.bench.spark_read
 	@$(PY) -m tests.bench.spark_resident
 	@$(PY) -m tests.bench.spark_kills

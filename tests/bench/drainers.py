@@ -36,6 +36,7 @@ class Roll:
 
     most_bytes: int = 64 * 1024 * 1024
     most_seconds: int = 5
+    most_events: int = 10_000_000
     lease_seconds: int = 15
 
 
@@ -83,19 +84,38 @@ class Drainer:
 
 @contextmanager
 def drainer(
-    way: Way, scratch: Path, servers: tuple[EmulatorProcess, AzuriteProcess], hub: str, roll: Roll
+    way: Way,
+    scratch: Path,
+    servers: tuple[EmulatorProcess, AzuriteProcess],
+    hub: str,
+    roll: Roll,
+    *,
+    batch: int = 3000,
+    notices: str = "",
 ) -> Iterator[Drainer]:
-    """Start one on the clients' core, with containers of its own; end it behind the block."""
+    """Start one on the clients' core, with containers of its own; end it behind the block.
+
+    Args:
+        way: Who drains.
+        scratch: A folder.
+        servers: Hub and storage.
+        hub: The hub.
+        roll: When a file is complete.
+        batch: Events that ours takes at a time.
+        notices: URL that ours sends a notice for each file to; empty: none.
+    """
     emulator, azurite = servers
     folder = scratch / uuid.uuid4().hex
     folder.mkdir()
-    limits = {"maxBytes": roll.most_bytes, "maxSeconds": roll.most_seconds, "maxEvents": 10_000_000}
+    limits = {"maxBytes": roll.most_bytes, "maxSeconds": roll.most_seconds, "maxEvents": roll.most_events}
     consumer = Consumer(folder, emulator, azurite, hub, roll=limits)
     source = "Sdk" if way is Way.OURS_SDK_RECEIVER else "Amqp"
     consumer.config["leases"]["durationSeconds"] = roll.lease_seconds
-    consumer.config["processing"] = {"maxBatchSize": 3000, "prefetch": 3000, "maxWaitSeconds": 5, "source": source}
+    consumer.config["processing"] = {"maxBatchSize": batch, "prefetch": 3000, "maxWaitSeconds": 5, "source": source}
     if way is Way.OURS_TABLE:
         consumer.config["table"] = {"maxSeconds": 1}
+    if notices:
+        consumer.config["notices"] = {"url": notices}
     with consumer.container(consumer.leases) as leases, consumer.container(consumer.drained) as files:
         leases.create_container()
         files.create_container()

@@ -151,6 +151,10 @@ class SparkShop:
 
     def rows(self, suffix: str = "") -> list[int]:
         """The numbers of all events in the output, sorted; `suffix` names the output of a replay."""
+        return sorted(int(body) for body in self.bodies(suffix))
+
+    def bodies(self, suffix: str = "") -> list[Any]:
+        """The bodies of all events in the output; `suffix` names the output of a replay."""
         with self.cluster.port_forward(run.BLOB_NAMESPACE, run.BLOB_SERVICE, run.BLOB_PORT) as port:
             storage = {
                 "account_name": run.ACCOUNT, "account_key": run.STORAGE_KEY,
@@ -158,21 +162,20 @@ class SparkShop:
             }  # fmt: skip
             if self._spark.get("output", {}).get("format") == "Parquet":
                 connection = run.storage_connection_string(f"http://127.0.0.1:{port}/{run.ACCOUNT}")
-                bodies = _parquet_bodies(connection, self.name + suffix)
-            else:
-                table = DeltaTable(f"az://results/{self.name}{suffix}", storage_options=storage)
-                bodies = table.to_pyarrow_dataset().to_table(columns=["body"])["body"].to_pylist()
-        return sorted(int(body) for body in bodies)
+                return [row["body"] for row in parquet_rows(connection, self.name + suffix, "body")]
+            table = DeltaTable(f"az://results/{self.name}{suffix}", storage_options=storage)
+            found: list[Any] = table.to_pyarrow_dataset().to_table(columns=["body"])["body"].to_pylist()
+            return found
 
 
-def _parquet_bodies(connection: str, folder: str) -> list[bytes]:
-    """Bodies of the events in all Parquet files of the folder."""
-    found: list[bytes] = []
+def parquet_rows(connection: str, folder: str, *columns: str) -> list[dict[str, Any]]:
+    """Columns of the events in all Parquet files of a folder of the output's container."""
+    found: list[dict[str, Any]] = []
     with ContainerClient.from_connection_string(connection, "results") as results:
         for name in results.list_blob_names(name_starts_with=f"{folder}/"):
             if name.endswith(".parquet"):
                 data = results.download_blob(name).readall()
-                found += pq.read_table(io.BytesIO(data), columns=["body"])["body"].to_pylist()
+                found += pq.read_table(io.BytesIO(data), columns=list(columns)).to_pylist()
     return found
 
 

@@ -2,6 +2,7 @@
 
 import json
 import ssl
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,11 +27,21 @@ class Posted:
     path: str
     headers: Mapping[str, str]
     body: bytes
+    method: str = "POST"
 
     @property
     def event(self) -> Any:
         """Its content."""
         return json.loads(self.body)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that has ended is no error."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class NoticeServer:
@@ -47,7 +58,7 @@ class NoticeServer:
 
             def _reply(self) -> None:
                 length = int(self.headers.get("Content-Length", 0))
-                posted = Posted(self.path, dict(self.headers), self.rfile.read(length))
+                posted = Posted(self.path, dict(self.headers), self.rfile.read(length), self.command)
                 server.requests.append(posted)
                 answer = server.answer(posted)
                 if 200 <= answer.status < 300:
@@ -60,13 +71,12 @@ class NoticeServer:
                 self.end_headers()
                 self.wfile.write(answer.body)
 
-            do_GET = do_POST = _reply  # noqa: N815 - of the library
+            do_GET = do_POST = do_OPTIONS = _reply  # noqa: N815 - of the library
 
             def log_message(self, *_: Any) -> None:
                 """Nothing."""
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
+        self._http = _Server(("127.0.0.1", 0), Handler)
         self._scheme = "http"
         if certificate is not None:
             tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

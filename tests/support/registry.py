@@ -1,10 +1,12 @@
-"""A schema registry on loopback, with both protocols: Azure Schema Registry and Confluent.
+"""A schema registry, by default on loopback, with both protocols: Azure Schema Registry and Confluent.
 
 It answers as the services do where the driver reads: the schema by id, an unknown id, a wrong credential. `fault` makes
-it answer with a status instead.
+it answer with a status instead. This file needs nothing but Python: it is also the program of a pod in
+tests/e2e/test_avro.py.
 """
 
 import json
+import ssl
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,8 +24,11 @@ class StandInRegistry:
         versions: Id -> version (Azure).
         others: Id -> kind of a schema that is not Avro, such as JSON.
         references: Ids of schemas with references (Confluent).
-        faults: Statuses of the next answers.
+        faults: Statuses of the next answers; 0: no fault.
         requests: Paths of all requests.
+        tls: For a registry behind TLS; None: plain HTTP.
+        host: Address that it listens on; empty: all.
+        port: Its port; 0: a free one.
     """
 
     authorization: str = ""
@@ -33,6 +38,9 @@ class StandInRegistry:
     references: set[str] = field(default_factory=set)
     faults: list[int] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    tls: ssl.SSLContext | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
     url: str = ""
 
     def __enter__(self) -> Self:
@@ -51,10 +59,14 @@ class StandInRegistry:
             def log_message(self, format: str, *args: Any) -> None:
                 """No log."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer((self.host, self.port), Handler)
+        if self.tls:
+            self._server.socket = self.tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = f"{'https' if self.tls else 'http'}://{self.host}:{self._server.server_port}"
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,8 +76,8 @@ class StandInRegistry:
 
     def answer(self, path: str, authorization: str) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and content."""
-        if self.faults:
-            return self.faults.pop(0), {"Location": f"{self.url}/elsewhere"}, b"{}"
+        if status := self.faults.pop(0) if self.faults else 0:
+            return status, {"Location": f"{self.url}/elsewhere"}, b"{}"
         if self.authorization and authorization != self.authorization:
             return 401, {}, b'{"error_code": 401, "message": "Unauthorized"}'
         parts = urlsplit(path)

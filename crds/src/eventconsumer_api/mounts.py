@@ -21,6 +21,9 @@ NOTICES_SECRET = "notices"  # noqa: S105 - a folder
 REGISTRY_SECRET = "registry"  # noqa: S105 - a folder
 SECRET_FILE = "connection-string"  # noqa: S105 - a file name
 
+# Spark calls the API server by this name, in client mode and in cluster mode (spark.kubernetes.driver.master).
+NEVER_BY_PROXY = ("kubernetes.default.svc", "localhost", "127.0.0.1")
+
 
 def credential(field: str, folder: str, authentication: Authentication) -> Credential:
     """The credential of a host.
@@ -48,6 +51,14 @@ def proxy_config(proxy: Proxy | None) -> ProxyConfig | None:
         no_proxy=tuple(proxy.no_proxy),
         credential=_mounted("spec.proxy.credentialsSecretRef", PROXY_SECRET, secret) if secret else None,
     )
+
+
+def proxy_environment(proxy: ProxyConfig | None) -> dict[str, str]:
+    """Variables by which the Python of a driver uses a proxy; its schema refuses credentials together with Spark."""
+    if proxy is None:
+        return {}
+    direct = ",".join((*NEVER_BY_PROXY, *proxy.no_proxy))
+    return {"HTTPS_PROXY": proxy.url, "HTTP_PROXY": proxy.url, "NO_PROXY": direct}
 
 
 def notices_config(notices: Notices | None) -> NoticesConfig | None:

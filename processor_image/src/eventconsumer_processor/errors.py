@@ -76,6 +76,7 @@ class NoticeFailed(EventConsumerError):
 
     Attributes:
         field: Path of the field to change.
+        cause: The cause.
         retry_after: Pause that the endpoint asks for, seconds; 0: none.
         lasting: Whether a user must change something.
         only_this: Whether the endpoint may accept other notices.
@@ -86,6 +87,7 @@ class NoticeFailed(EventConsumerError):
     ) -> None:
         super().__init__(f"the endpoint of notices does not acknowledge a notice: {cause}")
         self.field = field
+        self.cause = cause
         self.retry_after = retry_after
         self.lasting = lasting
         self.only_this = only_this

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.crdgen import custom_resource_definition
+from eventconsumer_api.host_config import Credential
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.doctor import rights
 from eventconsumer_cli.doctor.findings import Level
@@ -106,6 +107,15 @@ def test_the_pod_of_a_configuration_is_admitted_where_pods_are_restricted(cluste
     config = host_config(made, operator_of(operator()))
     pod = toolpod.of_config(namespace, config, image="i", service_account="default", suffix="x", seconds=60)
     assert as_user(cluster, "editor").create(POD, pod, dry_run=True)["metadata"]["name"] == "eventconsumer-tool-x"
+
+
+def test_the_pod_that_is_like_a_driver_is_admitted_where_pods_are_restricted(
+    cluster: Cluster, namespace: str, consumer: Manifest
+) -> None:
+    credential = Credential(field="f", secret="registry", key="basic", connection_string_file="x")
+    pod = toolpod.of_driver(consumer, "spark:1", credential, proxy=None, suffix="x", seconds=60)
+    pod["spec"]["serviceAccountName"] = "default"  # the chart makes that of drivers
+    assert as_user(cluster, "editor").create(POD, pod, dry_run=True)["metadata"]["name"] == "orders-tool-x"
 
 
 def test_programs_in_pods_need_a_right_and_a_node(cluster: Cluster, namespace: str, consumer: Manifest) -> None:

@@ -2,14 +2,19 @@
 
 import base64
 import json
+import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eventconsumer_api.host_config import Credential
 from eventconsumer_api.spark import Registry, RegistryType
 from eventconsumer_spark.errors import ConfigurationError, RegistryError
+from eventconsumer_spark.registry.check import NO_SCHEMA, check
 from eventconsumer_spark.registry.client import TRIES, UNKNOWN, SchemaRegistry
 from eventconsumer_spark.registry.schema import MAX_CHARACTERS, Refusal, Schema
 from tests.support.registry import StandInRegistry
@@ -125,3 +130,101 @@ def test_an_identity_that_is_not_injected_is_named(server: StandInRegistry, monk
     registry = Registry(type=RegistryType.AZURE, url=server.url)
     with pytest.raises(ConfigurationError, match="workload identity is not injected"):
         SchemaRegistry(registry, Credential(field="spec.x", client_id="c")).schemas([GUID])
+
+
+@pytest.mark.parametrize("kind", RegistryType)
+def test_a_registry_that_lets_the_driver_read_passes_the_check(kind: RegistryType, server: StandInRegistry) -> None:
+    registry, pauses = client(server, kind)
+    found = check(registry)
+    assert found["ok"] and server.url in found["detail"] and "remedy" not in found
+    assert len(server.requests) == 1 and NO_SCHEMA[kind] in server.requests[0] and not pauses
+
+
+def failed(server: StandInRegistry, kind: RegistryType, path: str = "", **credential: Any) -> tuple[str, str]:
+    """Cause and remedy of a failed check."""
+    given = Credential(field=BASIC, **credential) if credential else None
+    found = check(client(server, kind, given, path)[0])
+    assert (found["check"], found["ok"]) == ("schema-registry", False)
+    return found["detail"], found["remedy"]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_the_check_tells_a_refused_credential_with_the_role_or_the_secret(
+    status: int, server: StandInRegistry, tmp_path: Path
+) -> None:
+    server.faults = [status]
+    detail, remedy = failed(server, RegistryType.AZURE, client_id="id-of-spark")
+    assert f"refuses the credential (HTTP {status})" in detail
+    assert remedy == "give the identity id-of-spark the role Schema Registry Reader in the namespace"
+    file = tmp_path / "basic"
+    file.write_text("user:password")
+    server.faults = [status]
+    secret = {"secret": "registry", "key": "basic", "connection_string_file": str(file)}
+    detail, remedy = failed(server, RegistryType.CONFLUENT, **secret)
+    assert f"{BASIC.rpartition('.')[0]}: {server.url} refuses the credential (HTTP {status})" == detail
+    assert remedy == "correct key basic of Secret registry"
+
+
+@pytest.mark.parametrize("kind", RegistryType)
+def test_the_check_tells_a_wrong_url_and_a_registry_that_is_down(kind: RegistryType, server: StandInRegistry) -> None:
+    detail, remedy = failed(server, kind, path="/elsewhere")
+    assert "/elsewhere answers with HTTP 404" in detail and remedy == "correct the URL, or type, of the registry"
+    server.faults = [503] * TRIES
+    detail, remedy = failed(server, kind)
+    assert "answers with HTTP 503" in detail and remedy.startswith("restore the registry")
+
+
+def test_the_check_tells_a_missing_secret_and_an_identity_that_is_not_injected(
+    server: StandInRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = {"secret": "registry", "key": "basic", "connection_string_file": "/nowhere"}
+    detail, remedy = failed(server, RegistryType.CONFLUENT, **missing)
+    assert detail.endswith("Secret registry has no key basic") and remedy == "create it with <user>:<password>"
+    for name in ("AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    registry = Registry(type=RegistryType.AZURE, url=server.url)
+    found = check(SchemaRegistry(registry, Credential(field="spec.x", client_id="c")))
+    assert "not injected" in found["detail"] and "annotate the pod's service account" in found["remedy"]
+
+
+def test_the_check_tells_a_name_that_is_not_resolved() -> None:
+    registry = Registry(type=RegistryType.CONFLUENT, url="http://registry.invalid")
+    found = check(SchemaRegistry(registry, sleep=lambda _: None))
+    assert "the host name cannot be resolved" in found["detail"], found
+    assert found["remedy"].startswith("correct the URL, or the DNS of the cluster")
+
+
+def test_the_check_tells_a_certificate_that_is_not_trusted_and_a_server_without_tls(
+    server: StandInRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Registry(type=RegistryType.CONFLUENT, url=server.url.replace("http:", "https:"))
+    found = check(SchemaRegistry(plain, sleep=lambda _: None))
+    assert "TLS fails" in found["detail"] and found["remedy"].startswith("correct the scheme or port"), found
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {key} -out {certificate}"
+    name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command.split(), *name], check=True, capture_output=True)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate, key)
+    with StandInRegistry(tls=tls) as secured:
+        registry = Registry(type=RegistryType.CONFLUENT, url=secured.url)
+        found = check(SchemaRegistry(registry, sleep=lambda _: None))
+        assert "its certificate is not trusted (self-signed certificate)" in found["detail"], found
+        assert found["remedy"].startswith("correct the certificate, or add its authority to the Spark image")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert check(SchemaRegistry(registry))["ok"]
+
+
+def test_the_check_is_a_program_that_prints_its_result(server: StandInRegistry) -> None:
+    def run(url: str) -> tuple[int, dict[str, Any]]:
+        given = {"registry": {"type": "Confluent", "url": url}, "credential": None}
+        command = [sys.executable, "-m", "eventconsumer_spark.registry.check"]
+        ended = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=False)
+        (found,) = json.loads(ended.stdout)["checks"]
+        return ended.returncode, found
+
+    code, found = run(server.url)
+    assert (code, found["ok"]) == (0, True)
+    server.faults = [401]
+    code, found = run(server.url)
+    assert (code, found["ok"], found["remedy"]) == (2, False, "set spec.spark.output.body.registry.authentication")

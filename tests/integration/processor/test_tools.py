@@ -144,6 +144,11 @@ def test_check_tells_what_is_wrong(consumer: MakeConsumer) -> None:
         checks = {one["check"]: one["ok"] for one in document(orders, "check")["checks"]}
         assert set(checks.values()) == {True} and "lease-account" in checks
         assert [*leases.list_blobs(), *sink.list_blobs()] == []
+    orders.config["processing"] |= {"handler": "shop:Shop"}
+    orders.config["notices"] = {"url": "http://127.0.0.1:9/files"}
+    checks = {one["check"]: one["ok"] for one in document(orders, "check", code=2)["checks"]}
+    assert (checks.pop("notices-endpoint"), checks["dead-letters"], set(checks.values())) == (False, True, {True})
+    del orders.config["notices"]
     orders.config["eventHub"] |= {"consumerGroup": "nobody"}
     orders.config["sink"]["credential"] |= {"connectionStringFile": "/nowhere"}
     failed = {one["check"]: one for one in document(orders, "check", code=2)["checks"] if one["ok"] is False}

@@ -1,24 +1,27 @@
 """Avro bodies by a schema registry, on a real session: versions of a schema, bodies that do not match, attempts."""
 
-import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-import fastavro
 import pytest
+from azure.storage.blob import BlobServiceClient
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from eventconsumer_api.capture import UNDECODED
 from eventconsumer_api.spark import Body, BodyType, Registry, RegistryType
-from eventconsumer_spark import WriteResult
+from eventconsumer_spark import Batch, WriteResult
 from eventconsumer_spark.errors import ConfigurationError, RegistryError
 from eventconsumer_spark.input.reading import EVENT_SCHEMA
+from eventconsumer_spark.job import write_batch
 from eventconsumer_spark.output.avro import NO_ID, find_schemas, split_avro
 from eventconsumer_spark.output.bodies import UNDECODED_MESSAGE
-from eventconsumer_spark.registry.client import SchemaRegistry
+from eventconsumer_spark.registry.client import TRIES, SchemaRegistry, open_registry
 from tests.integration.spark.consumer import Consumer
+from tests.support.avrobodies import encoded, framed
 from tests.support.registry import StandInRegistry
 
 Content = tuple[str | None, bytes | None]
@@ -35,17 +38,6 @@ OTHER = {"type": "record", "name": "Other", "fields": [{"name": "x", "type": "st
 def server() -> Iterator[StandInRegistry]:
     with StandInRegistry() as made:
         yield made
-
-
-def encoded(schema: Any, value: Any) -> bytes:
-    """A body as fastavro encodes it."""
-    buffer = io.BytesIO()
-    fastavro.schemaless_writer(buffer, fastavro.parse_schema(schema), value)
-    return buffer.getvalue()
-
-
-def framed(schema_id: int, body: bytes) -> bytes:
-    return b"\0" + schema_id.to_bytes(4, "big") + body
 
 
 def results(
@@ -198,5 +190,50 @@ def test_each_attempt_has_the_same_result_also_if_a_schema_is_registered_in_betw
     later = consumer.job(2, format=output, body=body)
     assert consumer.run(later).rows == 1
     if output == "Delta":
+        # A later batch that has the older schema only keeps the column.
+        consumer.drained.slot("0", 4, 1, body=lambda _: framed(1, encoded(OLD, {"id": 4})))
+        assert consumer.run(consumer.job(3, format=output, body=body)).rows == 1
+        rows = consumer.spark.read.format("delta").load(job.output.path).orderBy("sequence_number").collect()
+        assert [(row.body.id, row.body.note) for row in rows] == [(1, None), (2, "x"), (4, None)]
+
+
+def test_a_batch_that_ends_between_any_two_steps_is_neither_lost_nor_written_twice(
+    consumer: Consumer, server: StandInRegistry, service: BlobServiceClient
+) -> None:
+    """Steps: the schemas, one by one; the append; the quarantine; the commit. Each attempt is a new driver."""
+    server.schemas |= {"1": json.dumps(OLD), "2": json.dumps(NEW)}
+    late = framed(3, encoded(NEW, {"id": 3, "note": "y"}))
+    contents = [framed(1, encoded(OLD, {"id": 1})), framed(2, encoded(NEW, {"id": 2, "note": "x"})), late]
+    consumer.drained.slot("0", 0, 3, body=lambda number: contents[number])
+    job = consumer.job(1, format="Delta", body={"type": "Avro", "registry": {"type": "Confluent", "url": server.url}})
+    output = service.get_container_client(f"{consumer.drained.container.container_name}-out")
+
+    def attempt(program: Callable[[Batch], WriteResult] = write_batch) -> WriteResult:
+        open_registry.cache_clear()
+        return consumer.run(job, program)
+
+    def nowhere(batch: Batch) -> WriteResult:
+        return write_batch(replace(batch, quarantine_path=batch.quarantine_path.replace("-out@", "-missing@")))
+
+    server.faults = [0, *[503] * TRIES]
+    with pytest.raises(RegistryError, match=r"HTTP 503.*the batch waits"):
+        attempt()
+    assert not server.faults and list(output.list_blob_names()) == [], "one schema was read, and nothing is written"
+
+    with pytest.raises(Py4JJavaError):
+        attempt(nowhere)
+    assert consumer.table(job) == [("0", 0), ("0", 1)], "appended"
+    assert not list(output.list_blob_names(name_starts_with="results_quarantine")), "and no quarantine"
+
+    server.schemas["3"] = json.dumps(NEW)  # registered since
+    server.faults = [401]
+    with pytest.raises(RegistryError):
+        attempt()
+    cause = "schema 3 is not in the registry: sequence number 2 of partition 0"
+    expected = WriteResult(2, 0, 1, f"{job.output.path}_quarantine/_batch=1", cause)
+    for _ in range(2):  # the first one ends before its commit
+        assert attempt() == expected
+        (kept,) = consumer.spark.read.parquet(expected.rows_path).collect()
+        assert (kept.sequence_number, bytes(kept.body)) == (2, late)
         rows = consumer.spark.read.format("delta").load(job.output.path).orderBy("sequence_number").collect()
         assert [(row.body.id, row.body.note) for row in rows] == [(1, None), (2, "x")]

@@ -1,7 +1,8 @@
 """The worked examples and the streaming program: over batches, late events, repeats, and a driver killed in between."""
 
+import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ from tests.integration.spark.conftest import Driver
 from tests.integration.spark.consumer import Consumer
 from tests.integration.spark.drained import MOVED, DrainedBatch
 from tests.integration.spark.drivers import ROOT
+from tests.support.avrobodies import encoded, framed
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
+from tests.support.registry import StandInRegistry
 
 EXAMPLES = ROOT / "spark/examples"
 PACKAGE = ROOT / "spark/src/eventconsumer_spark"
 FIVE_MINUTES = timedelta(minutes=5)
+NUMBER = {"type": "record", "name": "Reading", "fields": [{"name": "number", "type": "long"}]}
 Events = Iterable[dict[str, Any]]
 
 
@@ -55,6 +59,16 @@ def rows(azurite: AzuriteProcess, job: BatchJob) -> list[dict[str, Any]]:
 def identities(events: Events) -> Counter[tuple[str, int]]:
     """What tells events apart, and how often each is there."""
     return Counter((event["partition_id"], event["sequence_number"]) for event in events)
+
+
+def as_decoded(table: Events) -> Counter[tuple[str, int, int]]:
+    """`identities`, and the number in each decoded body."""
+    return Counter((row["partition_id"], row["sequence_number"], row["body"]["number"]) for row in table)
+
+
+def numbered(events: Events) -> Counter[tuple[str, int, int]]:
+    """`as_decoded` of events with the bodies of `avro`."""
+    return Counter((*identity, identity[1]) for identity in identities(events))
 
 
 def as_windows(table: Events) -> dict[tuple[datetime, str | None], tuple[int, int]]:
@@ -129,33 +143,51 @@ def test_a_stream_takes_each_file_once_even_before_its_batch(consumer: Consumer,
         consumer.run(text, streaming.drain)
 
 
+@pytest.fixture
+def registry() -> Iterator[StandInRegistry]:
+    """A schema registry with the schema of `avro`."""
+    with StandInRegistry(schemas={"1": json.dumps(NUMBER)}) as made:
+        yield made
+
+
+def avro(number: int) -> bytes:
+    """An event's body in Avro."""
+    return framed(1, encoded(NUMBER, {"number": number}))
+
+
 def long(*case: Any) -> Any:
     """The same mechanism in another program."""
     return pytest.param(*case, marks=pytest.mark.long)
 
 
 @pytest.mark.parametrize(
-    ("program", "function", "found", "expected"),
+    ("program", "function", "found", "expected", "body"),
     [
-        long(EXAMPLES / "events_per_window.py", "process", as_windows, windows),
-        long(EXAMPLES / "latest_by_key.py", "process", as_latest, latest),
-        long(PACKAGE / "streaming.py", "drain", identities, identities),
-        (PACKAGE / "job.py", "write_batch", identities, identities),
+        long(EXAMPLES / "events_per_window.py", "process", as_windows, windows, None),
+        long(EXAMPLES / "latest_by_key.py", "process", as_latest, latest, None),
+        long(PACKAGE / "streaming.py", "drain", identities, identities, None),
+        long(PACKAGE / "job.py", "write_batch", as_decoded, numbered, avro),
+        (PACKAGE / "job.py", "write_batch", identities, identities, None),
     ],
-    ids=["events_per_window", "latest_by_key", "streaming", "the shipped program"],
+    ids=["events_per_window", "latest_by_key", "streaming", "the shipped program, Avro", "the shipped program"],
 )
 def test_a_driver_killed_between_write_and_commit_leaves_nothing_to_be_seen(
     program: Path,
     function: str,
     found: Any,
     expected: Any,
+    body: Callable[[int], bytes] | None,
     azurite: AzuriteProcess,
     drained: DrainedBatch,
     driver: Driver,
+    registry: StandInRegistry,
 ) -> None:
-    drained.slot("0", 0, 400)
-    drained.slot("1", 100, 50)
+    drained.slot("0", 0, 400, body=body)
+    drained.slot("1", 100, 50, body=body)
     job = drained.freeze()
+    if body:
+        decoded = {"type": "Avro", "registry": {"type": "Confluent", "url": registry.url}}
+        job = job.model_copy(update={"output": Output(path=job.output.path, body=decoded)})
     killed = driver(job, Path(__file__).with_name("killed.py"), env={"PROGRAM": str(program), "FUNCTION": function})
     assert killed.returncode == -9, killed.stdout
     assert found(rows(azurite, job)) == expected(drained.events), "written"

@@ -38,6 +38,9 @@ HANDLER: dict[str, Any] = {
 }
 
 
+_TOOLS = (labels.COMPONENT_TOOL, labels.COMPONENT_SPARK_TOOL)
+
+
 @dataclass(frozen=True)
 class Call:
     """One program that was run."""
@@ -95,7 +98,7 @@ class Inside(FakeCluster):
         return [
             name
             for (plural, _, name), each in self.objects.items()
-            if plural == "pods" and each["metadata"]["labels"].get(labels.LABEL_COMPONENT) == labels.COMPONENT_TOOL
+            if plural == "pods" and each["metadata"]["labels"].get(labels.LABEL_COMPONENT) in _TOOLS
         ]
 
 

@@ -3,6 +3,8 @@
 import base64
 import copy
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -10,8 +12,11 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_cli.doctor import registry as registry_check
 from eventconsumer_cli.kube.kinds import ACCESS_REVIEW, CONFIG_MAP, DEFINITION, DEPLOYMENT, EVENT_CONSUMER, POD, SECRET
-from tests.unit.cli.fakes import HEALTHY
+from eventconsumer_operator.plan.network import COMPONENTS
+from tests.support.registry import StandInRegistry
+from tests.unit.cli.fakes import EFFECTIVE, HEALTHY
 from tests.unit.cli.inside import HANDLER, Inside, cluster_with, resource
 from tests.unit.cli.running import Ran, Shell, definition
 
@@ -30,6 +35,10 @@ class Clinic(Inside):
         self.checks = [dict(each) for each in CHECKS]
 
     def _check(self, command: Sequence[str], stdin: bytes | None) -> tuple[int, str, str]:
+        if tuple(command) == registry_check.PROGRAM:
+            command = [sys.executable, *command[1:]]
+            ended = subprocess.run(command, input=stdin, capture_output=True, check=False)
+            return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
         assert list(command) == ["eventconsumer", "check", "-o", "json"]
         ok = all(each["ok"] is not False for each in self.checks)
         return (0 if ok else 2), json.dumps({"version": 1, "ok": ok, "checks": self.checks}), ""
@@ -253,3 +262,80 @@ def test_without_a_host_a_pod_is_asked_and_without_a_consumer_the_cluster(shell:
     cluster.remove(EVENT_CONSUMER, "shop", "orders")
     assert shell.run(cluster, "doctor").code == 0
     assert shell.run(cluster, "doctor", "orders").code == 1
+
+
+REGISTRY = "https://registry.example.com"
+
+
+def with_registry(url: str = REGISTRY, *, allowed: str = REGISTRY, **registry: Any) -> Clinic:
+    """A consumer whose bodies are Avro, with a registry."""
+    cluster = clinic()
+    consumer = cluster.objects["eventconsumers", "shop", "orders"]
+    given = {"type": "Confluent", "url": url} | registry
+    consumer["spec"]["spark"] = {"output": {"path": "p", "body": {"type": "Avro", "registry": given}}}
+    consumer["status"]["effective"] = EFFECTIVE | {"sparkImage": "spark:1"}
+    cluster.put(DEPLOYMENT, operator("--namespace=shop", f"--schema-registry={allowed}"))
+    return cluster
+
+
+def of_registry(seen: Ran) -> tuple[str, str, str]:
+    """Level, text and remedy of the finding about the registry."""
+    (found,) = (each for each in seen.json["findings"] if each["check"] == "schema-registry")
+    return found["level"], found["detail"], found["remedy"]
+
+
+def test_a_schema_registry_is_checked_by_the_program_of_the_spark_image(shell: Shell) -> None:
+    with StandInRegistry() as server:
+        seen = shell.run(with_registry(server.url, allowed=server.url), "doctor", "orders", "-o", "json")
+        assert (seen.code, of_registry(seen)[0]) == (0, "ok"), seen
+        server.faults = [403]
+        seen = shell.run(with_registry(server.url, allowed=server.url), "doctor", "orders", "-o", "json")
+    level, detail, remedy = of_registry(seen)
+    assert (seen.code, level, remedy) == (2, "broken", "set spec.spark.output.body.registry.authentication")
+    assert f"{server.url} refuses the credential (HTTP 403)" in detail
+
+
+def test_the_pod_of_that_program_is_like_a_driver_and_goes(shell: Shell) -> None:
+    secret = {"authentication": {"basicSecretRef": {"name": "registry", "key": "basic"}}}
+    cluster = with_registry("http://127.0.0.1:9", allowed="http://127.0.0.1:9", **secret)
+    cluster.objects["eventconsumers", "shop", "orders"]["spec"]["proxy"] = {"url": "http://proxy.example:3128"}
+    level, detail, _ = of_registry(shell.run(cluster, "doctor", "orders", "-o", "json"))
+    # The Secret is not mounted where this test runs.
+    assert level == "broken" and detail.endswith("basicSecretRef: Secret registry has no key basic")
+    (pod,) = cluster.made
+    assert cluster.tool_pods == []
+    assert pod["metadata"]["labels"]["app.kubernetes.io/component"] not in COMPONENTS, "its egress is not that of hosts"
+    (container,) = pod["spec"]["containers"]
+    assert (pod["spec"]["serviceAccountName"], container["image"]) == ("eventconsumer-spark", "spark:1")
+    assert {each["name"]: each["value"] for each in container["env"]}["HTTPS_PROXY"] == "http://proxy.example:3128"
+    (mounted,) = (each["secret"] for each in pod["spec"]["volumes"] if "secret" in each)
+    assert (mounted["secretName"], mounted["optional"]) == ("registry", True), "a missing Secret is told by the check"
+    identity = {"authentication": {"workloadIdentity": {"clientId": "id"}}}
+    cluster = with_registry(type="AzureSchemaRegistry", **identity)
+    level, detail, _ = of_registry(shell.run(cluster, "doctor", "orders", "-o", "json"))
+    assert level == "broken" and "workload identity is not injected" in detail
+    assert cluster.made[0]["metadata"]["labels"]["azure.workload.identity/use"] == "true"
+
+
+def test_a_registry_that_is_not_allowed_is_told_and_not_connected_to(shell: Shell) -> None:
+    cluster = with_registry(allowed="https://other.example.com")
+    level, detail, remedy = of_registry(shell.run(cluster, "doctor", "orders", "--no-inside", "-o", "json"))
+    assert level == "broken"
+    assert f"{REGISTRY} is not an allowed schema registry (https://other.example.com)" in detail
+    assert remedy == "correct the URL, or ask the operator's administrator to extend schemaRegistries"
+    assert shell.run(cluster, "doctor", "orders").code == 2 and cluster.made == []
+
+
+def test_a_registry_that_no_pod_could_ask_is_told(shell: Shell) -> None:
+    cluster = with_registry()
+    cluster.objects["eventconsumers", "shop", "orders"]["status"]["effective"] = {}
+    assert of_registry(shell.run(cluster, "doctor", "orders", "-o", "json"))[0] == "unknown"
+    cluster = with_registry()
+    cluster.start = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
+    level, detail, _ = of_registry(shell.run(cluster, "doctor", "orders", "-o", "json"))
+    assert level == "warning" and "no pod could run the check" in detail and "Evicted" in detail
+    cluster = with_registry(future=1)
+    assert of_registry(shell.run(cluster, "doctor", "orders", "-o", "json"))[0] == "unknown"
+    cluster.objects["eventconsumers", "shop", "orders"]["spec"]["spark"]["enabled"] = False
+    seen = shell.run(cluster, "doctor", "orders", "-o", "json")
+    assert seen.code == 0 and "schema-registry" not in findings(seen, "ok", "unknown", "warning", "broken")

@@ -22,11 +22,14 @@ def doctor(
     inside: Annotated[
         bool,
         typer.Option(
-            "--inside/--no-inside", help="Check hub and storage from a pod; creates a temporary pod if no host runs."
+            "--inside/--no-inside",
+            help="Check hub and storage from a pod; creates a temporary pod if no host runs, and one for a schema "
+            "registry.",
         ),
     ] = True,
 ) -> None:
-    """Find problems: permissions, CRD, operator, versions, Secrets, images, hub, storage, clock, sharing.
+    """Find problems: permissions, CRD, operator, versions, Secrets, images, hub, storage, clock, dead letters, sharing,
+    the endpoint of notices, the schema registry.
 
     Changes nothing. Exit code: 0 no problem, 1 warnings, 2 errors.
     """

@@ -11,8 +11,8 @@ import typer
 from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
 from eventconsumer_cli.doctor import sharing
-from eventconsumer_cli.doctor.consumer import checks
 from eventconsumer_cli.doctor.findings import Finding, Level, exit_code, view
+from eventconsumer_cli.doctor.inside import checks
 from eventconsumer_cli.errors import ClusterError, Failed, Forbidden, NotFound, RefusedError
 from eventconsumer_cli.hosttool import toolbox
 from eventconsumer_cli.init.manifest import Answers, host_config, manifest, render
@@ -163,7 +163,7 @@ def _look_inside(session: Session, resource: dict[str, Any], image: str | None) 
         session.namespace, config, operator.processor_image, operator.host_service_account
     )
     with place as tool:
-        findings: list[Finding] = checks(tool, ["--config-json", "-"], config.to_json().encode())
+        findings: list[Finding] = checks(tool, ["check", "--config-json", "-", "-o", "json"], config.to_json().encode())
     for line in view([replace(each, consumer=resource["metadata"]["name"]) for each in findings]):
         session.out.err.print(line)
     if any(each.level is Level.BROKEN for each in findings) and not session.out.confirm("Write it anyway?"):
@@ -195,7 +195,7 @@ def _operator(session: Session, image: str | None) -> Operator:
     return Operator(
         namespace="", name="", version="", image="", desired=0, ready=0, namespaces=(), processor_image=image,
         host_service_account=HOST_SERVICE_ACCOUNT, allow_insecure_endpoints=False, hub_suffixes=AZURE_HUB_SUFFIXES,
-        storage_suffixes=AZURE_STORAGE_SUFFIXES,
+        storage_suffixes=AZURE_STORAGE_SUFFIXES, schema_registries=(),
     )  # fmt: skip
 
 

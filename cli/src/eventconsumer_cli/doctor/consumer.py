@@ -1,8 +1,7 @@
 """Checks of one consumer: its conditions, Secrets, pods and what its handler and its Spark program get, and from inside
-a pod: hub, storage and clock.
+a pod: hub, storage, clock, dead letters, the endpoint of notices and the schema registry.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,11 +13,12 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.programs import Reference, references
 from eventconsumer_api.spark import Application
 from eventconsumer_api.v1alpha1 import Processing
+from eventconsumer_cli.doctor import registry
 from eventconsumer_cli.doctor.findings import Finding, Level
+from eventconsumer_cli.doctor.inside import checks
 from eventconsumer_cli.errors import CliError, Forbidden, NotFound
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.kube.kinds import CONFIG_MAP, POD, SECRET, name_of, namespace_of
-from eventconsumer_cli.kube.tool import Tool
 from eventconsumer_cli.kube.toolbox import Toolbox
 from eventconsumer_cli.kube.toolpod import why_waiting
 
@@ -40,6 +40,7 @@ def look(cluster: Cluster, toolbox: Toolbox | None, consumer: Manifest) -> Itera
     ]  # fmt: skip
     if toolbox is not None:
         findings += inside(toolbox, consumer)
+    findings += registry.look(cluster, toolbox, consumer)
     yield from (replace(each, consumer=about) for each in findings)
 
 
@@ -157,8 +158,8 @@ def pods(cluster: Cluster, consumer: Manifest) -> Iterator[Finding]:
     except Forbidden as error:
         yield Finding("pods", Level.UNKNOWN, f"you have no permission to read them: {error}")
         return
-    tools = labels.COMPONENT_TOOL
-    found = [each for each in found if each["metadata"]["labels"].get(labels.LABEL_COMPONENT) != tools]
+    tools = (labels.COMPONENT_TOOL, labels.COMPONENT_SPARK_TOOL)
+    found = [each for each in found if each["metadata"]["labels"].get(labels.LABEL_COMPONENT) not in tools]
     waiting = {name_of(each): why for each in found if (why := why_waiting(each)) and _is_pending(each)}
     for pod, why in waiting.items():
         is_image = why.startswith(_PULL)
@@ -186,34 +187,6 @@ def inside(toolbox: Toolbox, consumer: Manifest) -> list[Finding]:
     """Findings from a pod with the consumer's configuration and credentials."""
     try:
         with toolbox.at(consumer) as tool:
-            return checks(tool, [])
+            return checks(tool, ["check", "-o", "json"])
     except CliError as error:
         return [Finding("inside", Level.WARNING, f"no pod could run the checks: {error}", error.remedy)]
-
-
-def checks(tool: Tool, options: list[str], stdin: bytes | None = None) -> list[Finding]:
-    """Run `eventconsumer check`.
-
-    Args:
-        tool: Its location.
-        options: Options besides the output format.
-        stdin: A configuration.
-
-    Raises:
-        CliError: It could not be run.
-    """
-    answer = tool.run(["check", *options, "-o", "json"], stdin=stdin, quiet=True)
-    try:
-        return [judge_check(each) for each in json.loads(answer.output)["checks"]]
-    except (ValueError, KeyError, TypeError):
-        lines = answer.errors.decode(errors="replace").strip().splitlines()
-        why = lines[-1] if lines else "no message"
-        return [Finding("inside", Level.BROKEN, f"the check in pod {tool.place.pod} failed: {why}")]
-
-
-def judge_check(check: dict[str, Any]) -> Finding:
-    """One line of the program's output."""
-    levels = {True: Level.OK, False: Level.BROKEN, None: Level.UNKNOWN}
-    remedy = check.get("remedy", "")
-    level = Level.WARNING if check["ok"] and remedy else levels[check["ok"]]
-    return Finding(check["check"], level, check.get("detail", ""), remedy)

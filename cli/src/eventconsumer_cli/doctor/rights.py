@@ -42,8 +42,8 @@ NEEDED = (
     Right("create", "", "pods/exec", _TOOLS),
     Right("get", "", "pods/exec", _TOOLS),
     Right("get", "", "pods", _TOOLS + ", where no host runs"),
-    Right("create", "", "pods", _TOOLS + ", where no host runs; init"),
-    Right("delete", "", "pods", _TOOLS + ", where no host runs; init"),
+    Right("create", "", "pods", _TOOLS + ", where no host runs; doctor of a schema registry; init"),
+    Right("delete", "", "pods", _TOOLS + ", where no host runs; doctor of a schema registry; init"),
     Right("get", "apps", "statefulsets", _TOOLS + ", where no host runs"),
 )
 REPORTS = (

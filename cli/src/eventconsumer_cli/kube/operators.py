@@ -34,6 +34,7 @@ class Operator:
         allow_insecure_endpoints: Whether plain HTTP and AMQP are allowed.
         hub_suffixes: Otherwise, the allowed suffixes of namespaces of Event Hubs.
         storage_suffixes: Otherwise, the allowed suffixes of storage accounts.
+        schema_registries: Otherwise, the allowed schema registries.
     """
 
     namespace: str
@@ -48,6 +49,7 @@ class Operator:
     allow_insecure_endpoints: bool
     hub_suffixes: tuple[str, ...]
     storage_suffixes: tuple[str, ...]
+    schema_registries: tuple[str, ...]
 
     def serves(self, namespace: str) -> bool:
         """Whether it serves the EventConsumers of a namespace."""
@@ -96,6 +98,7 @@ def operator_of(deployment: Manifest) -> Operator:
         allow_insecure_endpoints=flags.allow_insecure_endpoints,
         hub_suffixes=tuple(flags.hub_suffix) or AZURE_HUB_SUFFIXES,
         storage_suffixes=tuple(flags.storage_suffix) or AZURE_STORAGE_SUFFIXES,
+        schema_registries=tuple(flags.schema_registry),
     )
 
 
@@ -109,4 +112,5 @@ def _flags(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--allow-insecure-endpoints", action="store_true")
     parser.add_argument("--hub-suffix", action="append", default=[])
     parser.add_argument("--storage-suffix", action="append", default=[])
+    parser.add_argument("--schema-registry", action="append", default=[])
     return parser.parse_known_args(list(arguments))[0]

@@ -12,6 +12,7 @@ from eventconsumer_cli.kube.exec import Shell
 PROGRAM = "eventconsumer"
 _KEPT = 8192  # bytes of stderr
 _LONGEST_LINE = 65_536  # characters that are held back until the line ends
+_NOT_THERE = (b"No such command", b"No module named eventconsumer_")
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,13 @@ class Answer:
 
 
 class Tool:
-    """The host image's program in one container."""
+    """A program of the host image, or of another one, in one container."""
 
-    def __init__(self, shell: Shell, place: Place) -> None:
+    def __init__(self, shell: Shell, place: Place, program: Sequence[str] = (PROGRAM,)) -> None:
+        """Run `program` by `shell` in `place`."""
         self.place = place
         self._shell = shell
+        self._program = program
 
     def run(
         self,
@@ -81,7 +84,7 @@ class Tool:
                 err(data)
 
         variables = [f"{name}={value}" for name, value in (environment or {}).items()]
-        command = [*(["env", *variables] if variables else []), PROGRAM, *arguments]
+        command = [*(["env", *variables] if variables else []), *self._program, *arguments]
         place = self.place
         try:
             code = self._shell.run(
@@ -95,19 +98,19 @@ class Tool:
 
     def _judge(self, code: int, errors: bytes, arguments: Sequence[str]) -> None:
         """Raise for exit codes that are not results of the program."""
-        name = arguments[0]
-        if code in (126, 127) or b"No such command" in errors:
+        called = " ".join((*self._program, *arguments[:1]))
+        if code in (126, 127) or any(text in errors for text in _NOT_THERE):
             raise Failed(
-                f"the image {self.place.image} has no `{PROGRAM} {name}`: it is older than this plugin",
-                "update the operator's image.processor (spec.processing.image: rebuild it from the new image)",
+                f"the image {self.place.image} has no `{called}`: it is older than this plugin",
+                "update the operator's images (an image of your own: rebuild it from the new image)",
             )
         if code == 137:
             raise Failed(
-                f"`{PROGRAM} {name}` was killed in pod {self.place.pod}, probably for lack of memory",
+                f"`{called}` was killed in pod {self.place.pod}, probably for lack of memory",
                 "use --new-pod, or raise spec.pods.resources.limits.memory",
             )
         if code not in range(4):
-            raise Failed(f"`{PROGRAM} {name}` ended with exit code {code} in pod {self.place.pod}")
+            raise Failed(f"`{called}` ended with exit code {code} in pod {self.place.pod}")
 
 
 class Printer:

@@ -8,11 +8,11 @@ it ends; if this program is killed, the pod ends by itself, and the next command
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from eventconsumer_api import labels
-from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.host_config import Credential, HostConfig, ProxyConfig
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.errors import CliError, Failed, Forbidden, NotFound, RefusedError
 from eventconsumer_cli.interrupts import signals_as_interrupts, undisturbed
@@ -97,21 +97,50 @@ class Toolbox:
             yield Tool(self.shell, place)
 
     @contextlib.contextmanager
-    def _made(self, manifest: Manifest, like: dict[str, str]) -> Iterator[Place]:
+    def like_driver(
+        self,
+        consumer: Manifest,
+        image: str,
+        credential: Credential | None,
+        *,
+        proxy: ProxyConfig | None,
+        program: Sequence[str],
+    ) -> Iterator[Tool]:
+        """A program of the Spark image in a temporary pod that reaches the schema registry as drivers do.
+
+        Args:
+            consumer: The EventConsumer.
+            image: Its Spark image.
+            credential: For its schema registry; None: none.
+            proxy: Its proxy.
+            program: The program.
+
+        Raises:
+            Forbidden: The user may not create a pod.
+            Failed: The pod does not start.
+        """
+        suffix = secrets.token_hex(4)
+        manifest = toolpod.of_driver(consumer, image, credential, proxy=proxy, suffix=suffix, seconds=LIFETIME_SECONDS)
+        like = toolpod.tool_labels(name_of(consumer), labels.COMPONENT_SPARK_TOOL)
+        with self._made(manifest, like, "hosts do not reach what drivers reach") as place:
+            yield Tool(self.shell, place, program)
+
+    @contextlib.contextmanager
+    def _made(self, manifest: Manifest, like: dict[str, str], why: str = "no host runs") -> Iterator[Place]:
         namespace, name = namespace_of(manifest), name_of(manifest)
         image = str(manifest["spec"]["containers"][0]["image"])
         self._sweep(namespace, like)
         with signals_as_interrupts():
             try:
-                self._create(manifest)
-                self.say(f"no host runs: pod {namespace}/{name} is created for this command and deleted afterwards")
+                self._create(manifest, why)
+                self.say(f"{why}: pod {namespace}/{name} is created for this command and deleted afterwards")
                 self._wait(namespace, name)
                 yield Place(namespace, name, toolpod.CONTAINER, image)
             finally:
                 with undisturbed():
                     self._remove(namespace, name)
 
-    def _create(self, manifest: Manifest) -> None:
+    def _create(self, manifest: Manifest, why: str) -> None:
         namespace = namespace_of(manifest)
         try:
             self.cluster.create(POD, manifest)
@@ -119,7 +148,7 @@ class Toolbox:
             account = manifest["spec"].get("serviceAccountName", "default")
             if "serviceaccount" in str(error) and "not found" in str(error):
                 raise NotFound(
-                    f"namespace {namespace} has no service account {account}, which hosts use",
+                    f"namespace {namespace} has no service account {account}, which the pod needs",
                     "add this namespace to the chart's watchNamespaces, or create the service account",
                 ) from error
             if "exceeded quota" in str(error) or "violates PodSecurity" in str(error):
@@ -127,7 +156,7 @@ class Toolbox:
             raise Forbidden(
                 f"pods: create is forbidden for you in namespace {namespace}",
                 "ask an administrator of the cluster for the permission to create and delete pods there "
-                "(no host runs, so a temporary pod is required)",
+                f"({why}, so a temporary pod is required)",
             ) from error
 
     def _wait(self, namespace: str, name: str) -> None:

@@ -3,17 +3,17 @@
 It has the image, the service account, the volumes and the restrictions of the hosts, and so their configuration and
 credentials. It has no variables and volumes of a handler: a ConfigMap that does not exist must not prevent the start of
 a tool. It does not count as a host: its component label differs, so that Service, disruption budget and StatefulSet do
-not select it, and the operator does not watch it. It ends by itself.
+not select it, and the operator does not watch it. It ends by itself. `of_driver` is such a pod that is like a driver.
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eventconsumer_api import labels
-from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.host_config import Credential, HostConfig, ProxyConfig
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.mounts import credentials, secret_mount, secret_volume
+from eventconsumer_api.mounts import REGISTRY_SECRET, credentials, proxy_environment, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.programs import MOUNT_FOLDERS, is_reserved_env
 from eventconsumer_cli.kube.kinds import name_of, namespace_of
@@ -30,15 +30,16 @@ _NOT_FOR_TOOLS = (
 )  # fmt: skip
 
 
-def tool_labels(consumer: str = "") -> dict[str, str]:
+def tool_labels(consumer: str = "", component: str = labels.COMPONENT_TOOL) -> dict[str, str]:
     """Labels of such pods.
 
     Args:
         consumer: Name of the consumer; empty: pods without a consumer.
+        component: Their component.
     """
     own = {
         labels.LABEL_NAME: APPLICATION,
-        labels.LABEL_COMPONENT: labels.COMPONENT_TOOL,
+        labels.LABEL_COMPONENT: component,
         labels.LABEL_MANAGED_BY: MANAGER,
     }
     return own | ({labels.LABEL_CONSUMER: consumer} if consumer else {})
@@ -76,14 +77,7 @@ def of_consumer(consumer: Manifest, stateful_set: Manifest, suffix: str, seconds
             "namespace": namespace_of(consumer),
             "labels": metadata.get("labels", {}) | tool_labels(name_of(consumer)),
             "annotations": metadata.get("annotations", {}),
-            "ownerReferences": [
-                {
-                    "apiVersion": consumer["apiVersion"],
-                    "kind": consumer["kind"],
-                    "name": name_of(consumer),
-                    "uid": consumer["metadata"]["uid"],
-                }
-            ],
+            "ownerReferences": [_owner(consumer)],
         },
         "spec": pod | _ending(seconds) | {"containers": [host | _waiting(seconds), *sidecars]},
     }
@@ -106,7 +100,54 @@ def of_config(
     volumes = [
         volume for folder, credential in given.items() if (volume := secret_volume(folder, credential, optional=True))
     ]
-    identity = {"azure.workload.identity/use": "true"} if any(each.client_id for each in given.values()) else {}
+    metadata = {
+        "name": f"eventconsumer-tool-{suffix}",
+        "namespace": namespace,
+        "labels": tool_labels() | _identity(given.values()),
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata} | _idle(image, service_account, volumes, seconds)
+
+
+def of_driver(
+    consumer: Manifest,
+    image: str,
+    credential: Credential | None,
+    *,
+    proxy: ProxyConfig | None,
+    suffix: str,
+    seconds: int,
+) -> Manifest:
+    """A pod that reaches a schema registry as drivers do, before the operator has created one.
+
+    Its image, service account, credential and proxy are those of drivers, and no NetworkPolicy of ours limits its
+    connections. It has nothing of the Spark program, whose variables and folders cannot change these.
+
+    Args:
+        consumer: The EventConsumer.
+        image: Its Spark image.
+        credential: For its schema registry; None: none.
+        proxy: Its proxy.
+        suffix: Unique suffix of the pod's name.
+        seconds: Maximum lifetime.
+    """
+    given = {REGISTRY_SECRET: credential} if credential else {}
+    volumes = [
+        volume for folder, each in given.items() if (volume := secret_volume(folder, each, optional=True)) is not None
+    ]
+    metadata = {
+        "name": f"{name_of(consumer)}-tool-{suffix}",
+        "namespace": namespace_of(consumer),
+        "labels": tool_labels(name_of(consumer), labels.COMPONENT_SPARK_TOOL) | _identity(given.values()),
+        "ownerReferences": [_owner(consumer)],
+    }
+    pod = _idle(image, labels.SPARK_SERVICE_ACCOUNT, volumes, seconds)
+    (container,) = pod["spec"]["containers"]
+    container["env"] = [{"name": name, "value": value} for name, value in proxy_environment(proxy).items()]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata} | pod
+
+
+def _idle(image: str, service_account: str, secrets: list[dict[str, Any]], seconds: int) -> Manifest:
+    """The spec of a pod with mounted Secrets in which programs can be started."""
     container = {
         "image": image,
         "imagePullPolicy": "IfNotPresent",
@@ -114,27 +155,32 @@ def of_config(
         "resources": {"requests": REQUESTS, "limits": LIMITS},
         "volumeMounts": [
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
-            *(secret_mount(volume["name"]) for volume in volumes),
+            *(secret_mount(volume["name"]) for volume in secrets),
         ],
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"eventconsumer-tool-{suffix}",
-            "namespace": namespace,
-            "labels": tool_labels() | identity,
-        },
-        "spec": {
-            "serviceAccountName": service_account,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": pod_security(),
-            "containers": [container | _waiting(seconds)],
-            "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": STORAGE}}, *volumes],
-        }
-        | _ending(seconds),
+    spec = {
+        "serviceAccountName": service_account,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": pod_security(),
+        "containers": [container | _waiting(seconds)],
+        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": STORAGE}}, *secrets],
     }
+    return {"spec": spec | _ending(seconds)}
+
+
+def _owner(consumer: Manifest) -> dict[str, str]:
+    return {
+        "apiVersion": consumer["apiVersion"],
+        "kind": consumer["kind"],
+        "name": name_of(consumer),
+        "uid": consumer["metadata"]["uid"],
+    }
+
+
+def _identity(given: Iterable[Credential]) -> dict[str, str]:
+    """The label by which the webhook of workload identity finds a pod."""
+    return {"azure.workload.identity/use": "true"} if any(each.client_id for each in given) else {}
 
 
 def _ending(seconds: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from eventconsumer_api import labels
 from eventconsumer_api.batch import BatchJob, manifest_url
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.mounts import NEVER_BY_PROXY, proxy_environment
 from eventconsumer_api.spark import Output, Spark
 from eventconsumer_operator.resource.observed import Consumer
 from eventconsumer_operator.resource.pods import downward
@@ -104,10 +105,6 @@ class Launch:
         }
 
 
-# Spark calls the API server by this name, in client mode and in cluster mode (spark.kubernetes.driver.master).
-_NEVER_BY_PROXY = ("kubernetes.default.svc", "localhost", "127.0.0.1")
-
-
 def proxy_properties(launch: Launch) -> dict[str, str]:
     """Properties by which the JVMs of driver and executors use the proxy of the resource.
 
@@ -119,7 +116,7 @@ def proxy_properties(launch: Launch) -> dict[str, str]:
         return {}
     host = str(urlsplit(proxy.url).hostname)
     given = [name.lstrip(".") for name in proxy.no_proxy]
-    direct = "|".join([*_NEVER_BY_PROXY, *given, *(f"*.{name}" for name in given)])
+    direct = "|".join([*NEVER_BY_PROXY, *given, *(f"*.{name}" for name in given)])
     options = " ".join(
         [
             *(f"-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={proxy.port}" for scheme in ("http", "https")),
@@ -137,12 +134,7 @@ def driver_environment(launch: Launch) -> list[dict[str, Any]]:
     """Environment of every driver; it contains no secret."""
     # A replay has several manifests, which the driver finds itself.
     one = launch.batch.replay is None
-    proxy = launch.config.proxy  # for Python; without credentials, which the schema refuses together with Spark
-    variables = {
-        "HTTPS_PROXY": proxy.url,
-        "HTTP_PROXY": proxy.url,
-        "NO_PROXY": ",".join((*_NEVER_BY_PROXY, *proxy.no_proxy)),
-    } if proxy else {}  # fmt: skip
+    variables = proxy_environment(launch.config.proxy)
     return [
         *({"name": name, "value": value} for name, value in variables.items()),
         {"name": labels.BATCH_JOB_ENV, "value": launch.batch.model_dump_json(by_alias=True)},

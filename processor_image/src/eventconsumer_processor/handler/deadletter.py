@@ -150,13 +150,18 @@ class LetterFolder:
         return f"{self.prefix}/_deadletters/inc={self.incarnation}/"
 
     @property
+    def letters(self) -> str:
+        """What the names of all letters begin with."""
+        return f"{self.path}partition="
+
+    @property
     def requests(self) -> str:
         """The folder of the requests to pass events again."""
         return f"{self.path}redrive/"
 
     def letter(self, partition: str, sequence_number: int) -> str:
         """Name of an event's dead letter."""
-        return f"{self.path}partition={partition}/seq={sequence_number:020d}.json"
+        return f"{self.letters}{partition}/seq={sequence_number:020d}.json"
 
     def request(self, partition: str, sequence_number: int) -> str:
         """Name of the request to pass an event again."""

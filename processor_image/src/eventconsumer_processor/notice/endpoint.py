@@ -46,14 +46,35 @@ class Endpoint:
             Blocked: The Secret or its key is missing, or its text is not the value of a header.
             NoticeFailed: The endpoint did not acknowledge the notice.
         """
-        headers = {"Content-Type": message.content_type} | self._credential()
+        status, after = await self._ask("POST", {"Content-Type": message.content_type}, message.body)
+        if not 200 <= status < 300:
+            raise self._failure(status, after)
+
+    async def look(self) -> int:
+        """Send the credential without a notice, by OPTIONS, which is safe (RFC 9110); the status of the answer.
+
+        Raises:
+            Blocked: As `post`.
+            NoticeFailed: No connection, or no answer in time.
+        """
+        return (await self._ask("OPTIONS", {}, None))[0]
+
+    async def close(self) -> None:
+        """Close connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _ask(self, method: str, headers: dict[str, str], body: bytes | None) -> tuple[int, str]:
+        """Status of the answer, and its header Retry-After."""
+        headers = headers | self._credential()
         parts = urlsplit(self._config.url)
         proxy = proxy_for(parts.scheme, parts.hostname or "")
         session = self._session = self._session or _session()
         try:
-            async with session.post(
+            async with session.request(
+                method,
                 self._config.url,
-                data=message.body,
+                data=body,
                 headers=headers,
                 allow_redirects=False,
                 proxy=proxy.url if proxy else None,
@@ -66,13 +87,7 @@ class Endpoint:
             raise NoticeFailed(URL, f"it does not answer within {POST_SECONDS:.0f} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NoticeFailed(URL, f"no connection to {parts.netloc}: {_reason(error)}") from None
-        if not 200 <= status < 300:
-            raise self._failure(status, after)
-
-    async def close(self) -> None:
-        """Close connections."""
-        if self._session is not None:
-            await self._session.close()
+        return status, after
 
     def _credential(self) -> dict[str, str]:
         credential = self._config.credential

@@ -13,12 +13,13 @@ from uuid import uuid4
 
 from eventconsumer_api.console import Console
 from eventconsumer_api.errors import Blocked, EventConsumerError
-from eventconsumer_api.host_config import BlobLocation, HostConfig, LeaseLocation
+from eventconsumer_api.host_config import BlobLocation, HostConfig, LeaseLocation, NoticesConfig
 from eventconsumer_api.identity import ChainRecord, LeaseRecord, chain_name
 from eventconsumer_processor import problems
 from eventconsumer_processor.configuration import parse_config, read_config
 from eventconsumer_processor.credentials import hub_access
-from eventconsumer_processor.errors import HubNotFound, SourceError
+from eventconsumer_processor.errors import HubNotFound, NoticeFailed, SourceError
+from eventconsumer_processor.handler.deadletter import LetterFolder
 from eventconsumer_processor.host.registration import hub_of
 from eventconsumer_processor.identity.records import Stored, belongs, leader_name, misfit, read_lease_record
 from eventconsumer_processor.identity.segments import check_names, list_segments
@@ -31,15 +32,20 @@ from eventconsumer_processor.inspect.storage import (
     storage_time,
 )
 from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.notice.endpoint import Endpoint
 from eventconsumer_processor.source.hub import Hub, HubInfo
-from eventconsumer_processor.tools.cli import DONE, REFUSED, show, table_of
+from eventconsumer_processor.tools.cli import DONE, REFUSED, show, table_of, text
+from eventconsumer_processor.tools.leases import natural
 from eventconsumer_processor.tools.model import Check, CheckReport
 from eventconsumer_processor.tools.options import Output
 from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.credential import place
 from eventconsumer_storage.errors import NotFound, StorageError
 from eventconsumer_storage.lease_time import boottime
 
 CHAIN, LEASES, ACCOUNT = "chain-identity", "lease-identity", "lease-account"
+NOTICES, LETTERS = "notices-endpoint", "dead-letters"
+LETTERS_LISTED = 5000  # one page of a listing
 ADVICE = "learn.microsoft.com/azure/event-hubs/troubleshoot-checkpoint-store-issues"
 REACH_SECONDS = 20.0  # timeout of one request
 SKEW_SECONDS = 60.0  # tokens and signatures tolerate some minutes: this leaves time for a warning
@@ -88,6 +94,10 @@ async def run(config: HostConfig) -> CheckReport:
     await check_identity(config, info, hub)
     for part in (leases, sink, clock):
         hub.extend(part)
+    if config.notices is not None:
+        await check_notices(config.notices, hub)
+    if config.processing.handler is not None:
+        await _check_letters(config, hub)
     return hub.report()
 
 
@@ -372,6 +382,87 @@ def judge_clock(here: datetime, there: datetime, checks: Checks) -> None:
             f"this node's clock is {abs(seconds):.0f} s {way} the storage's clock",
             "set the node's time (NTP): tokens and signatures are refused when clocks differ by minutes",
         )
+
+
+async def check_notices(config: NoticesConfig, checks: Checks) -> None:
+    """Whether the endpoint of notices can be reached; nothing is sent that it could process.
+
+    Args:
+        config: The endpoint.
+        checks: Receives the result.
+    """
+    endpoint = Endpoint(config)
+    try:
+        judge_endpoint(config, await endpoint.look(), checks)
+    except Blocked as error:
+        _failed(checks, NOTICES, error.problem.message)
+    except NoticeFailed as error:
+        checks.failed(
+            NOTICES,
+            f"{error.field}: {error.cause}",
+            "correct the URL; DNS, spec.proxy, a firewall or the NetworkPolicy of hosts may prevent the connection",
+        )
+    finally:
+        await endpoint.close()
+
+
+def judge_endpoint(config: NoticesConfig, status: int, checks: Checks) -> None:
+    """Judge the answer of the endpoint of notices to OPTIONS, which many endpoints do not know. Pure.
+
+    Args:
+        config: The endpoint.
+        status: The status of the answer.
+        checks: Receives the result.
+    """
+    said = f"{config.url} answers with HTTP {status} to OPTIONS"
+    if status in {401, 403, 407}:
+        named = f"correct {place(config.credential)}" if config.credential else "set spec.sink.notices.authentication"
+        checks.warned(NOTICES, said, f"{named}: the endpoint seems to refuse the credential")
+    elif 300 <= status < 400:
+        checks.warned(NOTICES, said, "set spec.sink.notices.url to the target of the redirect: hosts follow none")
+    elif status >= 500 and status != 501:
+        checks.warned(NOTICES, said, "restore the endpoint: hosts send each notice again until it is acknowledged")
+    else:
+        checks.passed(NOTICES, f"{said}, so it can be reached; notices are sent by POST")
+
+
+async def _check_letters(config: HostConfig, checks: Checks) -> None:
+    try:
+        async with opened_service(config, problems.SINK, config.sink) as service, asyncio.timeout(REACH_SECONDS):
+            await check_letters(blob_store(service, config.sink.container), config.sink.prefix, checks)
+    except (EventConsumerError, TimeoutError) as error:
+        why = error if isinstance(error, EventConsumerError) else _storage(error)
+        checks.skipped(LETTERS, f"could not list them: {why}")
+
+
+async def check_letters(store: BlobStore, prefix: str, checks: Checks) -> None:
+    """Whether there are events that the handler could not process.
+
+    Args:
+        store: The container of the files.
+        prefix: Their folder.
+        checks: Receives the result.
+
+    Raises:
+        StorageError: A request failed.
+    """
+    segments = await list_segments(store, prefix)
+    if not segments:
+        checks.passed(LETTERS, "no host has registered yet")
+        return
+    folder = LetterFolder(prefix, segments[-1].incarnation)
+    names = map(folder.parse, [info.name for info in await store.list(folder.letters, limit=LETTERS_LISTED)])
+    found = [name[1] for name in names if name is not None]
+    if not found:
+        checks.passed(LETTERS, "there are none: the handler has processed all events")
+        return
+    number = f"{text(len(found))}{' or more' if len(found) >= LETTERS_LISTED else ''}"
+    checks.warned(
+        LETTERS,
+        f"{number} events could not be processed; partitions: {', '.join(sorted(set(found), key=natural))}",
+        "kubectl eventconsumer deadletters list shows the errors; correct the handler, then pass the events again with "
+        "deadletters redrive",
+    )
 
 
 async def _outer(sink: BlobStore, prefix: str) -> str:

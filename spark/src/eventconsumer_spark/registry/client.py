@@ -4,15 +4,15 @@ A schema never changes, so it is kept for the life of the driver; an id that is 
 in the next batch. A registry that does not respond is an error: the batch waits for its next attempt. Redirects are not
 followed, because their target may be any machine and would receive the credential. Answers are limited and not shown.
 
-Sources: learn.microsoft.com/rest/api/schemaregistry ("Get Schema By Id"; github.com/Azure/azure-rest-api-specs,
-specification/schemaregistry), docs.confluent.io/platform/current/schema-registry/develop/api.html ("GET
-/schemas/ids/{int: id}", and its error codes).
+Sources: learn.microsoft.com/rest/api/schemaregistry ("Get Schema By Id"),
+docs.confluent.io/platform/current/schema-registry/develop/api.html ("GET /schemas/ids/{int: id}", and its error codes).
 """
 
 import base64
 import functools
 import json
 import logging
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -34,13 +34,25 @@ log = logging.getLogger("eventconsumer.spark")
 
 FIELD = "spec.spark.output.body.registry"
 API_VERSION = "2023-07-01"
+"""The newest stable version, and the default of the generated clients of Microsoft. Sources:
+github.com/Azure/azure-rest-api-specs/tree/main/specification/schemaregistry/data-plane/Microsoft.EventHub/stable/2023-07-01,
+specification/schemaregistry/SchemaRegistry/main.tsp ("This is the default version"), and
+github.com/Azure/azure-sdk-for-js, sdk/schemaregistry/schema-registry/generated/schemaRegistryClient.ts.
+"""
 SCOPE = "https://eventhubs.azure.net/.default"  # as in azure-schemaregistry
 REQUEST_SECONDS = 15.0
 TRIES = 4
 UNKNOWN = Refusal("is not in the registry")
 _ANSWER_BYTES = 4 * MAX_CHARACTERS  # a JSON text with escapes
 _NOT_FOUND = 40403  # "Schema not found" of Confluent
+# Azure answers {"error": {"code": "ItemNotFound", "message": "Schema id ... does not exist. ..."}}. Source: a recorded
+# answer (of version 2022-10) in Microsoft's SDK for JavaScript, package @azure/schema-registry:
+# github.com/Azure/azure-sdk-for-js/blob/2a6ee1c16fcadef8b0949b9cfcfa4987cdf3f1be/sdk/schemaregistry/schema-registry/
+# recordings/node/schemaregistryclient_format_avro/
+# recording_fails_to_get_schema_when_no_schema_exists_with_given_id.json. A recording of 2020-09-01-preview, in
+# recordings/browsers/schemaregistryclient, has {"Code": 404, "Detail": ...} instead.
 _LATER = frozenset({408, 425, 429})
+_RESTORE = "restore the registry, or the way to it"
 
 
 @dataclass(frozen=True)
@@ -111,16 +123,13 @@ class SchemaRegistry:
                 answer = self._once(request)
                 if answer.status not in _LATER and answer.status < 500:
                     return answer
-                cause = f"it answers with HTTP {answer.status}"
+                cause, remedy = f"it answers with HTTP {answer.status}", _RESTORE
             except (OSError, HTTPException) as error:
-                cause = f"no answer: {getattr(error, 'reason', None) or error or type(error).__name__}"
+                cause, remedy = unanswered(error)
             if number < TRIES:
                 log.warning("%s.url: %s: %s; trying again", FIELD, self.registry.url, cause)
                 self._sleep(2.0 ** (number - 1))
-        raise RegistryError(
-            f"{FIELD}.url: {self.registry.url}: {cause}: restore the registry, or the way to it; the batch waits and "
-            "is tried again"
-        )
+        raise RegistryError(f"{FIELD}.url: {self.registry.url}: {cause}: {remedy}; the batch waits and is tried again")
 
     def _once(self, request: Request) -> _Answer:
         try:
@@ -144,7 +153,9 @@ class SchemaRegistry:
         except Blocked as error:
             raise ConfigurationError(str(error)) from None
         if ":" not in value:
-            raise ConfigurationError(f"{credential.field}: {place(credential)} has not the form <user>:<password>")
+            raise ConfigurationError(
+                f"{credential.field}: {place(credential)} has not the form <user>:<password>: correct it"
+            )
         return {"Authorization": "Basic " + base64.b64encode(value.encode()).decode()}
 
     def _failure(self, status: int) -> Exception:
@@ -172,6 +183,20 @@ class SchemaRegistry:
 def open_registry(registry: Registry, credential: Credential | None) -> SchemaRegistry:
     """The client of a registry, which keeps its schemas from batch to batch of a resident driver."""
     return SchemaRegistry(registry, credential)
+
+
+def unanswered(error: Exception) -> tuple[str, str]:
+    """PURE: cause and remedy of a request without an answer."""
+    reason = getattr(error, "reason", None) or error  # urllib wraps the cause
+    text = str(reason) or type(reason).__name__
+    if isinstance(reason, socket.gaierror):
+        return f"no answer: the host name cannot be resolved ({text})", "correct the URL, or the DNS of the cluster"
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        remedy = "correct the certificate, or add its authority to the Spark image"
+        return f"no answer: its certificate is not trusted ({reason.verify_message})", remedy
+    if isinstance(reason, ssl.SSLError):
+        return f"no answer: TLS fails ({text})", "correct the scheme or port of the URL, or the registry's TLS"
+    return f"no answer: {text}", _RESTORE
 
 
 class _NoRedirect(HTTPRedirectHandler):

@@ -14,6 +14,8 @@ from eventconsumer_processor.errors import NoticeFailed
 from eventconsumer_processor.notice import endpoint as module
 from eventconsumer_processor.notice.endpoint import ANSWER_BYTES, RETRY_AFTER_SECONDS, Endpoint
 from eventconsumer_processor.notice.message import Message
+from eventconsumer_processor.tools.check import Checks, check_notices
+from eventconsumer_processor.tools.model import Check
 from tests.support.azurite import free_port
 from tests.support.receiver import Answer, NoticeServer
 
@@ -48,6 +50,15 @@ def secret(tmp_path: Path, value: str) -> dict[str, Any]:
     file.write_text(value)
     credential = Credential(field=HEADER, secret="hooks", key="token", connection_string_file=str(file))
     return {"header": "aeg-sas-key", "credential": credential}
+
+
+def self_signed(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate for loopback, and its key."""
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {key} -out {certificate}"
+    name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command.split(), *name], check=True, capture_output=True)
+    return certificate, key
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204])
@@ -178,10 +189,7 @@ async def test_a_proxy_forwards_notices_unless_the_endpoint_is_left_out(
 async def test_only_an_endpoint_with_a_trusted_certificate_gets_a_notice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {key} -out {certificate}"
-    name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command.split(), *name], check=True, capture_output=True)
+    certificate, key = self_signed(tmp_path)
     with NoticeServer(certificate, key) as server:
         with pytest.raises(NoticeFailed, match="certificate verify failed"):
             await post(server.url, **secret(tmp_path, "key"))
@@ -189,3 +197,71 @@ async def test_only_an_endpoint_with_a_trusted_certificate_gets_a_notice(
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         await post(server.url, **secret(tmp_path, "key"))
         assert len(server.requests) == 1
+
+
+async def checked(url: str, **options: Any) -> Check:
+    """The result of the check of an endpoint."""
+    checks = Checks()
+    await check_notices(NoticesConfig(url=url, **options), checks)
+    (found,) = checks.report().checks
+    assert found.check == "notices-endpoint"
+    return found
+
+
+@pytest.mark.parametrize("status", [200, 204, 400, 404, 405, 429, 501])
+async def test_the_check_is_passed_by_an_endpoint_that_answers_and_sends_no_notice(
+    status: int, server: NoticeServer, tmp_path: Path
+) -> None:
+    server.answer = lambda _: Answer(status)
+    found = await checked(server.url, **secret(tmp_path, "key"))
+    assert (found.ok, found.remedy) == (True, "") and f"HTTP {status} to OPTIONS" in found.detail
+    (asked,) = server.requests
+    assert (asked.method, asked.path, asked.body, asked.headers["aeg-sas-key"]) == ("OPTIONS", "/files", b"", "key")
+
+
+@pytest.mark.parametrize(
+    ("status", "remedy"),
+    [
+        (401, "correct key token of Secret hooks"),
+        (403, "correct key token of Secret hooks"),
+        (302, "target of the redirect"),
+        (500, "restore the endpoint"),
+        (503, "restore the endpoint"),
+    ],
+)
+async def test_the_check_warns_of_an_answer_that_a_notice_would_fail_with(
+    status: int, remedy: str, server: NoticeServer, tmp_path: Path
+) -> None:
+    server.answer = lambda _: Answer(status, {"Location": "http://127.0.0.1:9/"}, b"internal text")
+    found = await checked(server.url, **secret(tmp_path, "very-secret"))
+    assert found.ok and f"HTTP {status}" in found.detail and remedy in found.remedy
+    assert not {"very-secret", "internal text"} & {*found.detail.split(), *found.remedy.split()}
+    assert len(server.requests) == 1
+
+
+async def test_the_check_names_the_field_of_a_credential_that_is_not_set(server: NoticeServer) -> None:
+    server.answer = lambda _: Answer(401)
+    assert (await checked(server.url)).remedy.startswith("set spec.sink.notices.authentication")
+
+
+async def test_the_check_fails_without_a_connection(tmp_path: Path) -> None:
+    for url, cause in (
+        (f"http://127.0.0.1:{free_port()}/files", "no connection to 127.0.0.1"),
+        ("http://hooks.invalid/files", "no connection to hooks.invalid"),
+    ):
+        found = await checked(url)
+        assert found.ok is False and found.detail.startswith(f"spec.sink.notices.url: {cause}"), found
+        assert "NetworkPolicy of hosts" in found.remedy
+    with NoticeServer(*self_signed(tmp_path)) as server:
+        found = await checked(server.url)
+        assert found.ok is False and "certificate verify failed" in found.detail and not server.requests
+
+
+async def test_the_check_fails_without_the_secret(server: NoticeServer, tmp_path: Path) -> None:
+    missing = secret(tmp_path, "key")
+    (tmp_path / "header").unlink()
+    found = await checked(server.url, **missing)
+    assert (found.ok, found.detail) == (False, "Secret hooks has no key token") and "create it" in found.remedy
+    found = await checked(server.url, **secret(tmp_path, "two\nlines"))
+    assert found.ok is False and "is not the value of a header" in found.detail and "one line" in found.remedy
+    assert not server.requests

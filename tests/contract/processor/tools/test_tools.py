@@ -239,6 +239,27 @@ async def test_dead_letters_are_listed_and_shown(make: Make) -> None:
     assert (shown.letter.properties, shown.letter.error.traceback) == ({"a": "b"}, "trace")
 
 
+async def test_the_check_counts_dead_letters_and_not_requests_and_records(make: Make) -> None:
+    shop = make(**HANDLER)
+
+    async def found() -> Check:
+        checks = check.Checks()
+        await check.check_letters(shop.world.blobs, "p", checks)
+        (only,) = checks.report().checks
+        return only
+
+    assert (await found()).detail == "no host has registered yet"
+    await shop.drain("0", 9)
+    assert (await found()).detail == "there are none: the handler has processed all events"
+    await letters(shop, ("10", 3), ("2", 7), ("2", 5))
+    await deadletters.redrive(shop.consumer, Selection(["2"]), yes=True)
+    told = await found()
+    assert told.ok and told.detail == "3 events could not be processed; partitions: 2, 10"
+    assert "deadletters list" in told.remedy and "deadletters redrive" in told.remedy
+    await deadletters.drop(shop.consumer, ALL, yes=True)
+    assert (await found()).remedy == "", "requests and records of removed letters are left"
+
+
 async def test_a_redrive_is_requested_for_each_letter_whose_event_can_be_passed(make: Make) -> None:
     shop = make(**HANDLER)
     await shop.drain("0", 9)

@@ -7,7 +7,7 @@ from azure.core.exceptions import ServiceRequestError
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from eventconsumer_spark.attempt.causes import lies_in_data, root_cause
-from eventconsumer_spark.errors import ClaimLostError, CountMismatchError, FilesChangedError
+from eventconsumer_spark.errors import ClaimLostError, CountMismatchError, FilesChangedError, RegistryError
 from eventconsumer_storage.errors import StorageError
 
 
@@ -49,6 +49,7 @@ ELSEWHERE = [
     StorageError("cannot read x"),
     FilesChangedError("x is missing"),
     ClaimLostError("lost"),
+    RegistryError("the registry does not respond"),
     MemoryError(),
     ImportError("no module"),
     NameError("name 'x' is not defined"),
