@@ -13,7 +13,7 @@ from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, cre
 from tests.e2e.test_plugin import Plugin
 from tests.e2e.waiting import condition, until, wait_for
 
-ORDERS, BILLING, HEIR = "identity-orders", "identity-billing", "identity-heir"
+ORDERS, BILLING, HEIR, LATER = "identity-orders", "identity-billing", "identity-heir", "identity-later"
 EVENTS = {ORDERS: 400, BILLING: 600}  # what the first drained must not be skipped in the second
 
 
@@ -59,7 +59,7 @@ def shop(demo: Demo) -> Iterator[Demo]:
         publish(demo, name, count)
         until(lambda name=name, count=count: drained(demo, name) == count, f"{name}: all {count} events in files")
     yield demo
-    demo.cluster.kubectl("delete", "eventconsumer", *EVENTS, HEIR, "--ignore-not-found")
+    demo.cluster.kubectl("delete", "eventconsumer", *EVENTS, HEIR, LATER, "--ignore-not-found")
 
 
 def test_two_hubs_with_one_lease_container_are_both_drained(shop: Demo) -> None:
@@ -108,3 +108,25 @@ def test_a_failover_that_lost_events_is_shown_with_both_ends_and_accepted(shop: 
         shop.cluster.kubectl("exec", f"{BILLING}-host-0", "--", "eventconsumer", "audit", "--deep", "--json")
     )
     assert (report["exitCode"], len(report["breaks"])) == (0, 2), report
+
+
+@pytest.mark.long
+def test_a_starting_position_is_changed_before_the_first_file(shop: Demo) -> None:
+    plugin = Plugin(shop)
+    create_hub(shop, LATER)
+    publish(shop, LATER, 40)
+    resource = resource_of(LATER, LATER, f"drained/{LATER}")
+    shop.cluster.kubectl(
+        "apply", "-f", "-",
+        stdin=json.dumps(resource | {"spec": resource["spec"] | {"startingPosition": {"type": "Latest"}}}),
+    )  # fmt: skip
+    assert wait_for(shop, LATER, "Ready", "True")
+    shop.cluster.kubectl(
+        "patch", "eventconsumer", LATER, "--type=merge", "-p", '{"spec":{"startingPosition":{"type":"Earliest"}}}'
+    )
+    assert plugin.run("suspend", LATER, "--wait").returncode == 0
+    made = plugin.json("hub", "reposition", LATER, "--yes")
+    assert made["done"] and all(row["repositioned"] for row in made["partitions"]), made
+    assert plugin.run("resume", LATER, "--wait").returncode == 0
+    until(lambda: drained(shop, LATER) == 40, "the events from before the first start are in files")
+    shop.cluster.kubectl("exec", f"{LATER}-host-0", "--", "eventconsumer", "audit", "--deep")

@@ -56,6 +56,11 @@ class PartitionBreak(Report):
     hub_end: EventMark = Field(description="The hub's last event when the break was accepted.")
     common: int = Field(description="Last sequence number at which files and hub had the same event; -1: none.")
     common_event: EventMark | None = Field(default=None, description="The event at `common`. Absent: unknown.")
+    repositioned: bool = Field(
+        default=False,
+        description="The partition had no file, and begins at another `spec.startingPosition`.",
+        exclude_if=lambda repositioned: not repositioned,  # unknown to hosts of older versions
+    )
 
     @property
     def before(self) -> EventMark | None:

@@ -1,4 +1,7 @@
-"""A hub that loses events which are in files: real hosts, the real tool, Azurite. On a cluster: tests/e2e."""
+"""The next segment of a chain: real hosts, the real tool, Azurite.
+
+A hub loses events that are in files (on a cluster: tests/e2e), or the starting position changes before the first file.
+"""
 
 import json
 import re
@@ -57,8 +60,8 @@ def gap_events(host: HostProcess) -> float:
     return sum(float(value) for value in GAPS.findall(host.get("/metrics")))
 
 
-def accept(orders: Consumer, *arguments: str, code: int = 0) -> dict[str, Any]:
-    answer = tool(orders, "hub", "accept", "-o", "json", *arguments)
+def accept(orders: Consumer, *arguments: str, code: int = 0, command: str = "accept") -> dict[str, Any]:
+    answer = tool(orders, "hub", command, "-o", "json", *arguments)
     assert answer.code == code, answer
     report: dict[str, Any] = json.loads(answer.stdout)
     return report
@@ -129,3 +132,38 @@ def test_a_failover_that_lost_events_is_not_read_across_until_it_is_accepted(con
     assert again.terminate() == 0
     report = assert_clean(orders.azurite, orders.drained, PREFIX, orders.leases, allow_gaps=True)
     assert [each["partition"] for each in report["breaks"] if each["segment"] == 2] == ["0", "1"]
+
+
+def test_a_starting_position_is_changed_before_the_first_file(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=2, startingPosition={"type": "Latest"})
+    orders.publish(20, "0")
+    orders.publish(20, "1", start=1000)
+    host = orders.host()
+    reached(orders, host, "0", "1")
+    orders.publish(10, "1", start=1020)
+    reached(orders, host, "1")
+    orders.config["startingPosition"] = {"type": "SequenceNumber", "sequenceNumber": 5}
+    assert "holds the lease of partition" in accept(orders, code=2, command="reposition")["why"]
+    assert host.terminate() == 0
+
+    plan = accept(orders, command="reposition")
+    rows = {row["partition"]: row for row in plan["partitions"]}
+    assert plan["kind"] == "HubRepositionPlan" and not plan["done"]
+    assert [(rows[name]["repositioned"], rows[name]["start"], rows[name]["gone"]) for name in ("0", "1")] == [
+        (True, 5, 0), (False, 30, 0)
+    ]  # fmt: skip
+    assert accept(orders, "--yes", command="reposition")["done"]
+    assert "begin at spec.startingPosition already" in accept(orders, "--yes", code=1, command="reposition")["why"]
+
+    again = orders.host("orders-host-1")
+    orders.publish(5, "0", start=20)
+    orders.publish(5, "1", start=1030)
+    reached(orders, again, "0", "1")
+    assert again.terminate() == 0
+    first, second = segment(orders, 1), segment(orders, 2)
+    assert drained(orders, first.incarnation, "0") == []
+    assert drained(orders, second.incarnation, "0") == [(number, number) for number in range(5, 25)]
+    files = [number for era in (first, second) for number, _ in drained(orders, era.incarnation, "1")]
+    assert files == list(range(20, 35))
+    report = assert_clean(orders.azurite, orders.drained, PREFIX, orders.leases)
+    assert [(each["partition"], each["gone"]) for each in report["breaks"]] == [("0", 0), ("1", 0)]

@@ -158,6 +158,11 @@ def test_a_replay_that_cannot_be(shell: Shell, words: tuple[str, ...], code: int
             "Continue orders with the present events of its Event Hub?",
             "suspend orders --wait stops its hosts",
         ),
+        (
+            ("hub", "reposition"),
+            "Begin partitions of orders without a file there?",
+            "suspend orders --wait stops its hosts",
+        ),
     ],
 )
 def test_a_chain_is_adopted_and_a_hub_accepted_after_a_question(

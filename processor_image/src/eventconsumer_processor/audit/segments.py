@@ -69,7 +69,7 @@ def breaks(segments: Sequence[HubSegment]) -> list[BreakReport]:
             start=each.start,
             files_end=each.files_end.sequence_number,
             common=each.common,
-            gone=max(0, each.files_end.sequence_number - each.start + 1),
+            gone=0 if each.repositioned else max(0, each.files_end.sequence_number - each.start + 1),
         )
         for segment in segments
         for partition, each in sorted(segment.breaks.items(), key=lambda item: (len(item[0]), item[0]))

@@ -175,9 +175,20 @@ async def begin(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition
         return await chain.begin(chain.opening.start)
     if lease.checkpoint is not None:  # another program has read the partition
         return await chain.begin(lease.checkpoint.sequence_number + 1)
-    info = await hub.partition(chain.partition)
-    start = await _resolve(chain.partition, lease, hub, starting, info)
-    return await chain.begin(start, marks.end_of(info) if 0 <= info.last == start - 1 else None)
+    found = await first(chain.partition, lease, hub, starting)
+    return await chain.begin(found.start, found.before)
+
+
+async def first(partition: str, lease: Lease, hub: Hub, starting: StartingPosition) -> Genesis:
+    """Where the starting position is in the hub now.
+
+    Raises:
+        Blocked: The position does not exist.
+        SourceError: The hub did not respond.
+    """
+    info = await hub.partition(partition)
+    start = await _resolve(partition, lease, hub, starting, info)
+    return Genesis(start, marks.end_of(info) if 0 <= info.last == start - 1 else None)
 
 
 async def _resolve(partition: str, lease: Lease, hub: Hub, starting: StartingPosition, info: PartitionInfo) -> int:

@@ -1,4 +1,7 @@
-"""Continues with a hub that has other events under the numbers that are in files: the decisions of `hub accept`.
+"""Begins the next segment of a chain: the decisions of `hub accept` and `hub reposition`.
+
+`hub accept` continues with a hub that has other events under the numbers that are in files. `hub reposition` applies a
+changed `spec.startingPosition` to partitions without a file; the others continue where they are.
 
 In every partition a seal ends the old segment, so that a host of the old segment can no longer commit there. Then the
 record of the next segment is written. It contains the start of each partition: after the last event that files and hub
@@ -8,6 +11,9 @@ leases. An interrupted run can be repeated: seals stay, and each segment number 
 
 The last common event is looked for in the newest segment first. A hub that lost all its events of that segment may
 still have events in files of earlier segments, and these must not be read twice.
+
+A partition without a file needs a new segment, too: a paused host that knows the old start could still write the first
+file there, outside of a chain with another start. The seal takes this name.
 """
 
 import asyncio
@@ -25,7 +31,7 @@ from eventconsumer_processor.identity.segments import name_of, write
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.partition import marks
-from eventconsumer_processor.partition.checkpoint import Resume, begin, mark_at, walk
+from eventconsumer_processor.partition.checkpoint import Resume, begin, first, mark_at, walk
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain, Genesis, Slot, incarnation
 from eventconsumer_processor.source.batch import EventBatch
@@ -79,6 +85,7 @@ class Ends:
         slot: Where the next file of this segment would go.
         foreign: Whether another program processed events after the end of the files.
         sealed: Whether this segment has a seal.
+        repositioned: Whether it has no file, and `start` is another one by `spec.startingPosition`.
     """
 
     partition: str
@@ -93,11 +100,12 @@ class Ends:
     common_event: EventMark | None = None
     foreign: bool = False
     sealed: bool = False
+    repositioned: bool = False
 
     @property
     def gone(self) -> int:
         """The number of sequence numbers in files that name other events, or no event, in the hub now."""
-        return max(0, self.files_end.sequence_number - self.start + 1)
+        return 0 if self.repositioned else max(0, self.files_end.sequence_number - self.start + 1)
 
     @property
     def ahead(self) -> int:
@@ -118,6 +126,7 @@ class Accepting:
         segments: Of the chain, the newest last.
         leases: Leases by partition; leases that were never acquired are missing.
         decode: Reads a file, by its name and content.
+        reposition: Whether partitions without a file begin at `spec.startingPosition` of now.
     """
 
     config: HostConfig
@@ -128,6 +137,7 @@ class Accepting:
     segments: Sequence[HubSegment]
     leases: Mapping[str, Lease]
     decode: Decode = decode
+    reposition: bool = False
 
     async def examine(self) -> list[Ends]:
         """The ends of each partition. Read-only.
@@ -166,6 +176,7 @@ class Accepting:
                     hub_end=end.hub_end,
                     common=end.common,
                     common_event=end.common_event,
+                    repositioned=end.repositioned,
                 )
                 for end in ends
             },
@@ -201,6 +212,8 @@ class Accepting:
     async def _examine(self, chain: Chain) -> Ends:
         genesis, lease = await chain.genesis(), self._lease(chain.partition)
         info = await self.hub.partition(chain.partition)
+        if self.reposition and (moved := await self._repositioned(chain, genesis, lease, info)):
+            return moved
         if genesis is None:
             none, end = EventMark(sequence_number=-1), marks.end_of(info)
             return Ends(chain.partition, False, none, end, info.earliest, False, -1, info.earliest, info.earliest)
@@ -232,6 +245,33 @@ class Accepting:
             common_event=common_event,
             foreign=reach.skipped is not None,
             sealed=await chain.is_sealed(reach.next),
+        )
+
+    async def _repositioned(
+        self, chain: Chain, genesis: Genesis | None, lease: Lease, info: PartitionInfo
+    ) -> Ends | None:
+        """The ends of a partition that has begun and has no file; None: it is another one."""
+        if genesis is None and chain.opening is not None:  # no host has opened it in this segment yet
+            genesis = Genesis(chain.opening.start, chain.opening.before)
+        if genesis is None or (lease.checkpoint and lease.checkpoint.sequence_number >= genesis.start):
+            return None
+        for segment in self.segments:
+            if await self._chain(chain.partition, segment).listed():
+                return None
+        wanted = await first(chain.partition, lease, self.hub, self.config.starting_position)
+        return Ends(
+            chain.partition,
+            begun=True,
+            files_end=EventMark(sequence_number=genesis.start - 1),
+            hub_end=marks.end_of(info),
+            earliest=info.earliest,
+            diverged=False,
+            common=wanted.before.sequence_number if wanted.before else -1,
+            common_event=wanted.before,
+            start=wanted.start,
+            slot=genesis.start,
+            sealed=await chain.is_sealed(genesis.start),
+            repositioned=wanted.start != genesis.start,
         )
 
     async def _reach(self, chain: Chain, genesis: Genesis, lease: Lease) -> Resume:

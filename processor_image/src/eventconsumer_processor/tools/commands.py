@@ -223,9 +223,22 @@ def accept(
 
     Exit code: 0 done (without --yes: possible), 1 nothing to accept, 2 refused, 3 failed.
     """
-    from eventconsumer_processor.tools.hub import accept as command
+    from eventconsumer_processor.tools.hub import run as command
 
-    run(command(config, output, yes=yes))
+    run(command(config, output, yes=yes, reposition=False))
+
+
+@hub.command("reposition")
+def reposition(
+    yes: options.Yes = False, config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = Output.TABLE
+) -> None:
+    """Apply a changed spec.startingPosition to partitions without a file; the others continue where they are.
+
+    Exit code: 0 done (without --yes: possible), 1 nothing to change, 2 refused, 3 failed.
+    """
+    from eventconsumer_processor.tools.hub import run as command
+
+    run(command(config, output, yes=yes, reposition=True))
 
 
 @deadletters.command("list")

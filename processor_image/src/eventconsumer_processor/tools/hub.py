@@ -1,4 +1,4 @@
-"""The command `hub accept`: continues with a hub that has other events under the sequence numbers that are in files."""
+"""The commands `hub accept` and `hub reposition`, which begin the next segment of the chain: see `accept`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,35 +18,46 @@ from eventconsumer_processor.tools.options import Output
 from eventconsumer_storage.errors import Conflict
 
 
-async def settle(consumer: Consumer, *, yes: bool) -> HubAcceptReport:
+async def settle(consumer: Consumer, *, yes: bool, reposition: bool = False) -> HubAcceptReport:
     """Compare the partitions with the hub, and begin the next segment if requested, possible and necessary.
+
+    Args:
+        consumer: The consumer.
+        yes: Whether to write.
+        reposition: Apply `spec.startingPosition` to partitions without a file; otherwise accept the hub's events.
 
     Raises:
         EventConsumerError: A request failed; run the command again to complete it.
     """
     hub, info = await consumer.describe()
     report = _heading(consumer, info, yes=yes)
+    if reposition:
+        report = report.model_copy(update={"kind": "HubRepositionPlan"})
     leases = await consumer.read_leases()
     if consumer.segment is None:
         return report.model_copy(update={"why": "no host has drained into this folder yet: no action required"})
     if refusal := await _held(consumer, leases):
         return report.model_copy(update=refusal)
     known = {partition: view.lease for partition, view in leases.items()}
-    accepting = Accepting(consumer.config, hub, info, consumer.sink, consumer.leases, consumer.segments, known)
+    accepting = Accepting(
+        consumer.config, hub, info, consumer.sink, consumer.leases, consumer.segments, known, reposition=reposition
+    )
     ends = await accepting.examine()
     report = report.model_copy(update={"partitions": [_row(end) for end in ends]})
     if foreign := [end.partition for end in ends if end.foreign]:
         return report.model_copy(update=_foreign(foreign))
-    if not any(end.diverged or end.sealed for end in ends):
-        return report.model_copy(
-            update={"why": "the hub has the last event of all files: hosts continue automatically"}
-        )
+    if reposition and (diverged := [end.partition for end in ends if end.diverged]):
+        return report.model_copy(update=_diverged(diverged))
+    if not any(end.diverged or end.sealed or end.repositioned for end in ends):
+        nothing = "all partitions have files or begin at spec.startingPosition already: no action required"
+        same = "the hub has the last event of all files: hosts continue automatically"
+        return report.model_copy(update={"why": nothing if reposition else same})
     if not yes:
         return report
     try:
         segment, ends = await accepting.accept(utc_now())
     except Conflict:
-        remedy = "run eventconsumer hub accept again: it shows the remaining steps"
+        remedy = "run the command again: it shows the remaining steps"
         return report.model_copy(
             update={"refused": True, "why": "another run of this command began the segment", "remedy": remedy}
         )
@@ -55,10 +66,10 @@ async def settle(consumer: Consumer, *, yes: bool) -> HubAcceptReport:
     )
 
 
-async def accept(config: Path, output: Output, *, yes: bool) -> int:
-    """`hub accept`: print where files and hub diverge, and begin a new segment with `--yes`; the exit code."""
+async def run(config: Path, output: Output, *, yes: bool, reposition: bool) -> int:
+    """Print the plan, and begin a new segment with `--yes`; the exit code."""
     async with opened(config, hub=True) as consumer:
-        report = await settle(consumer, yes=yes)
+        report = await settle(consumer, yes=yes, reposition=reposition)
     show(report, output, lambda console: _table(report, console))
     if report.refused:
         say(f"refused, nothing was written: {report.why}: {report.remedy}")
@@ -69,7 +80,7 @@ async def accept(config: Path, output: Output, *, yes: bool) -> int:
     if report.dry_run:
         say("nothing was written: run again with --yes to begin a new segment")
     else:
-        say(f"segment {report.segment} begins: hosts continue with the events that the hub has now")
+        say(f"segment {report.segment} begins: hosts continue at its starts")
     return DONE
 
 
@@ -113,6 +124,14 @@ def _foreign(partitions: list[str]) -> dict[str, object]:
     }
 
 
+def _diverged(partitions: list[str]) -> dict[str, object]:
+    return {
+        "refused": True,
+        "why": f"files and hub diverge in partitions {', '.join(partitions)}",
+        "remedy": "run kubectl eventconsumer hub accept NAME first",
+    }
+
+
 def _row(end: Ends) -> HubEnds:
     return HubEnds(
         partition=end.partition,
@@ -124,6 +143,7 @@ def _row(end: Ends) -> HubEnds:
         start=end.start if end.begun else None,
         gone=end.gone,
         ahead=end.ahead if end.begun else None,
+        repositioned=end.repositioned,
     )
 
 
@@ -131,7 +151,7 @@ def _table(report: HubAcceptReport, console: Console) -> None:
     rows = [
         (
             row.partition,
-            "diverged" if row.diverged else "same",
+            "diverged" if row.diverged else "repositioned" if row.repositioned else "same",
             shown(row.files_end) if row.files_end else "not begun",
             shown(row.hub_end),
             "-" if row.common is None else str(row.common),

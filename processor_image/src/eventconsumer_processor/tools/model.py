@@ -313,13 +313,16 @@ class HubEnds(Report):
     start: int | None = Field(description="Where the next segment starts; null: at spec.startingPosition.")
     gone: int = Field(description="Sequence numbers in files that name other events, or no event, in the hub now.")
     ahead: int | None = Field(description="Sequence numbers from `start` to the hub's end, which hosts read next.")
+    repositioned: bool = Field(
+        default=False, description="It has no file, and begins at `start` by another spec.startingPosition."
+    )
 
 
 class HubAcceptReport(Report):
-    """The plan or result of `hub accept`. All or nothing."""
+    """The plan or result of `hub accept` and `hub reposition`. All or nothing."""
 
     version: int = SCHEMA_VERSION
-    kind: Literal["HubAcceptPlan"] = "HubAcceptPlan"
+    kind: Literal["HubAcceptPlan", "HubRepositionPlan"] = "HubAcceptPlan"
     dry_run: bool
     refused: bool
     done: bool

@@ -1,4 +1,7 @@
-"""`hub accept`: files and hub part at some event, and the chain goes on behind it in a new segment."""
+"""`hub accept`: files and hub part at some event, and the chain goes on behind it in a new segment.
+
+`hub reposition`: a chain without a file begins at another position, in a new segment.
+"""
 
 import asyncio
 import io
@@ -39,10 +42,10 @@ class World(Stage):
         self.segments = await current(self.sink, "p", await self.hub.describe(), NOW)
         return self.segments[-1]
 
-    async def person(self) -> Accepting:
+    async def person(self, *, reposition: bool = False) -> Accepting:
         config, info = HostConfig.model_validate(CONFIG | self.overrides), await self.hub.describe()
         leases = (await lease_store(config, info, self.leases, virtual_clock).list(["0"])).leases
-        return Accepting(config, self.hub, info, self.sink, self.leases, self.segments, leases)
+        return Accepting(config, self.hub, info, self.sink, self.leases, self.segments, leases, reposition=reposition)
 
     async def drained(self, count: int) -> Running:
         await self.register()
@@ -70,10 +73,10 @@ def world(files: dict[str, str] | None = None, **overrides: object) -> World:
     return World(overrides={"files": files or PARQUET, **overrides})
 
 
-async def accepted(stage: World) -> Ends:
+async def accepted(stage: World, *, reposition: bool = False) -> Ends:
     """Accept, and go on in the new segment."""
     before = stage.segments[-1].number
-    segment, ends = await (await stage.person()).accept(NOW)
+    segment, ends = await (await stage.person(reposition=reposition)).accept(NOW)
     assert segment.number == before + 1
     assert await stage.register() == segment
     return ends[0]
@@ -310,3 +313,91 @@ async def test_a_partition_that_no_host_has_begun_starts_where_it_would_have() -
     await eventually(lambda: running.pump.report().next_sequence_number == 10)
     await running.stop()
     assert stage.contents(stage.segments[1]) == bodies(4, 9)
+
+
+LATEST, EARLIEST = {"type": "Latest"}, {"type": "Earliest"}
+
+
+async def opened(position: object, count: int = 10) -> World:
+    """A hub with events, and a partition that a host opened and left without a file."""
+    stage = world(startingPosition=position)
+    stage.partition.add(*bodies(0, count - 1))
+    await stage.register()
+    running = await stage.pump()
+    await eventually(lambda: running.pump.report().next_sequence_number is not None)
+    await running.stop()
+    return stage
+
+
+@virtual
+async def test_a_partition_without_a_file_begins_at_an_earlier_position() -> None:
+    stage = await opened(LATEST)
+    assert not (await (await stage.person(reposition=True)).examine())[0].repositioned
+    stage.overrides["startingPosition"] = {"type": "SequenceNumber", "sequenceNumber": 4}
+    blobs = dict(stage.sink.blobs)
+    plan = (await (await stage.person(reposition=True)).examine())[0]
+    assert (plan.repositioned, plan.start, plan.gone, plan.ahead, plan.diverged) == (True, 4, 0, 6, False)
+    assert stage.sink.blobs == blobs  # it only reads
+    assert not (await (await stage.person()).examine())[0].repositioned
+    assert (await accepted(stage, reposition=True)).start == 4
+    # Again, before a host has opened the partition in the new segment.
+    stage.overrides["startingPosition"] = EARLIEST
+    end = await accepted(stage, reposition=True)
+    assert (end.repositioned, end.files_end.sequence_number, end.start) == (True, 3, 0)
+    running = await stage.pump("host-b")
+    stage.partition.add(*bodies(10, 14))
+    await eventually(lambda: running.pump.report().next_sequence_number == 15)
+    await running.stop()
+    assert [stage.contents(segment) for segment in stage.segments] == [[], [], bodies(0, 14)]
+    assert not running.pump.problems()
+    stage.overrides["startingPosition"] = LATEST  # too late: it has files
+    plan = (await (await stage.person(reposition=True)).examine())[0]
+    assert (plan.repositioned, plan.start) == (False, 15)
+
+
+@virtual
+async def test_a_partition_without_a_file_begins_at_a_later_position_and_the_hub_is_recognised_by_it() -> None:
+    stage = await opened({"type": "SequenceNumber", "sequenceNumber": 10})
+    stage.overrides["startingPosition"] = LATEST
+    stage.partition.add(*bodies(10, 19))
+    end = await accepted(stage, reposition=True)
+    assert (end.repositioned, end.start, end.common) == (True, 20, 19)
+    stage.partition.forget_last(1)
+    stage.partition.add(*bodies(19, 29, "new"))
+    running = await stage.pump("host-b")
+    await eventually(lambda: Reason.HUB_DIVERGED in running.reasons())
+    await running.stop()
+    assert stage.contents(stage.segments[-1]) == []
+
+
+@virtual
+async def test_a_host_that_knows_the_old_start_writes_no_file_there() -> None:
+    stage = world(startingPosition=LATEST, roll={"maxBytes": 1_000_000, "maxSeconds": 50, "maxEvents": 20})
+    stage.partition.add(*bodies(0, 9))
+    await stage.register()
+    running = await stage.pump()
+    await eventually(lambda: running.pump.report().next_sequence_number == 10)
+    stage.partition.add(*bodies(10, 14))
+    await eventually(lambda: running.pump.report().sequence_number == 14)  # in memory, in no file
+    stage.overrides["startingPosition"], stage.partition.reader = (
+        EARLIEST,
+        None,
+    )  # the link is lost, unknown to the host
+    assert (await accepted(stage, reposition=True)).start == 0
+    await eventually(lambda: Reason.HUB_DIVERGED in running.reasons())
+    await running.stop()
+    later = await stage.pump("host-b")
+    await eventually(lambda: later.pump.report().sequence_number == 14)
+    await later.stop()
+    assert [stage.contents(segment) for segment in stage.segments] == [[], bodies(0, 14)]
+
+
+@virtual
+async def test_a_repositioning_that_was_interrupted_is_run_again() -> None:
+    stage = await opened(LATEST)
+    stage.overrides["startingPosition"] = EARLIEST
+    segment, _ = await (await stage.person(reposition=True)).accept(NOW)
+    stage.sink.blobs.pop(f"p/_segments/{2:010d}.json")  # as if it had been interrupted between the two
+    plan = (await (await stage.person(reposition=True)).examine())[0]
+    assert plan.sealed and plan.repositioned and plan.start == 0
+    assert (await (await stage.person(reposition=True)).accept(NOW))[0] == segment
