@@ -29,6 +29,7 @@ from tests.support.fakes.hub import FakeHub
 COUNTS, QUICK_COUNTS = (32, 256, 1024), (32,)
 LEASE_SECONDS = 60
 TICK_SECONDS = 0.1  # between looks
+EVENT_TICKS = 100  # between two events of a partition
 TELL_SECONDS = 3.0
 SETTLED_SECONDS = 3.0  # balanced for so long is balanced
 CONFIRM_SECONDS = 3.0  # from a host's death until the operator is sure
@@ -42,6 +43,9 @@ class Unseen:
         """See `Witness`."""
 
     def granted(self, node: Node, subject: str, since: float) -> None:
+        """See `Witness`."""
+
+    def read(self, node: Node, subject: str, data: bytes) -> None:
         """See `Witness`."""
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
@@ -67,6 +71,7 @@ class Fleet:
         self.hosts: dict[int, SimHost] = {}
         self.wanted = 0
         self.silent = False  # the operator is away
+        self.events = True  # they come
         self.gone: list[str] = []
         self.hub = FakeHub(partitions)
         self._rng = Random(f"balance {partitions}")
@@ -74,7 +79,7 @@ class Fleet:
         network = Quick(self.loop, self._rng, lambda _: None)
         stores = (FakeBlobStore(lambda: self.loop.now), FakeBlobStore(lambda: self.loop.now))
         self._around = Surroundings(self.loop, network, *stores, self._failed.append)
-        self._stream: Any = SimpleNamespace(hub=self.hub, checker=Unseen())
+        self._stream: Any = SimpleNamespace(hub=self.hub, checker=Unseen(), transforms=False, receiver=None)
         self._unread = dict.fromkeys(self.hub.partitions, 0.0)
         self._longest = 0.0
         self._generation = self._starts = 0
@@ -113,8 +118,9 @@ class Fleet:
         end = self.loop.now + seconds
         while self.loop.now < end:
             self._tell()
+            tick = round(self.loop.now / TICK_SECONDS)
             for name, partition in self.hub.partitions.items():
-                if int(self.loop.now) != int(self.loop.now - TICK_SECONDS):
+                if self.events and int(name) % EVENT_TICKS == tick % EVENT_TICKS:
                     partition.add(b"x")
                     partition.retain_from(partition.last - 100)
                 read = partition.reader is not None and not (partition.reader.closed or partition.reader.broken)

@@ -24,6 +24,7 @@ class BlobInfo:
     metadata: Mapping[str, str] = field(default_factory=dict)
     leased: bool = False  # leased, or the lease is breaking
     forever: bool = False  # the lease never expires
+    md5: bytes = b""  # of the content, where storage knows it: after `BlobStore.put`, and not after blocks
     versioned: bool = field(default=False, compare=False)  # the account keeps old versions; listings do not tell
 
     @property
@@ -120,6 +121,7 @@ def info_of(properties: BlobProperties) -> BlobInfo:
         metadata={key: value or "" for key, value in (properties.metadata or {}).items()},
         leased=properties.lease.state in {"leased", "breaking"},
         forever=properties.lease.state == "leased" and properties.lease.duration == "infinite",
+        md5=bytes(properties.content_settings.content_md5 or b""),
         versioned=bool(properties.version_id),
     )
 
