@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from hashlib import md5
 
 import pytest
 
@@ -73,6 +74,9 @@ async def test_listing_is_ordered_by_name_and_shows_leases_and_metadata(world: W
     ]
     head = await world.blobs.head("p/2")
     assert head is not None and head.etag == listed[2].etag
+    await world.blobs.set_metadata("p/2", {"n": "3"})
+    kept = (await world.other.list("p/2", metadata=True))[0]
+    assert listed[2].md5 == kept.md5 == md5(b"x", usedforsecurity=False).digest()
 
 
 async def test_a_lease_guards_writes_until_released(world: World) -> None:
