@@ -97,6 +97,18 @@ class BlobStore(Protocol):
     async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
         """Blobs whose names start with `prefix`, in name order: all, or the first `limit`."""
 
+    async def list_page(self, prefix: str, token: str = "", *, limit: int = 5000) -> tuple[Sequence[BlobInfo], str]:
+        """Some of the blobs whose names start with `prefix`, in name order, with metadata: one response of storage.
+
+        Args:
+            prefix: Of the names.
+            token: Of the page before; empty: the first page.
+            limit: Of the number of blobs; storage returns 5,000 at most.
+
+        Returns:
+            The blobs, and the token of the next page; empty: this is the last one.
+        """
+
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
         """Lease a free blob under the given id, for 15 to 60 s; a repeated call with the same id renews it."""
 

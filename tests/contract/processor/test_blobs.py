@@ -271,6 +271,19 @@ async def test_a_listing_can_be_cut_short(world: World) -> None:
     assert len(await world.blobs.list("p/", limit=9)) == 5
 
 
+async def test_a_listing_is_read_page_by_page(world: World) -> None:
+    names = [f"p/{number}" for number in range(5)]
+    for name in [*names, "q/1"]:
+        await world.blobs.put(name, b"x", metadata={"n": name[2:]})
+    found, token = await world.other.list_page("p/", limit=2)
+    assert [info.name for info in found] == names[:2]
+    while token:
+        more, token = await world.other.list_page("p/", token, limit=2)
+        found = [*found, *more]
+    assert [(info.name, dict(info.metadata)) for info in found] == [(name, {"n": name[2:]}) for name in names]
+    assert await world.other.list_page("r/") == ([], "")
+
+
 async def test_empty_metadata_values_stay_empty(world: World) -> None:
     await world.blobs.put("b", b"x", metadata={"gap": ""})
     (listed,) = await world.blobs.list("b", metadata=True)

@@ -204,6 +204,13 @@ class FakeBlobStore:
         infos = [self._info(name) for name in sorted(self.blobs) if name.startswith(prefix)][:limit]
         return infos if metadata else [_without_metadata(info) for info in infos]
 
+    async def list_page(self, prefix: str, token: str = "", *, limit: int = 5000) -> tuple[Sequence[BlobInfo], str]:
+        """See `BlobStore`. A token is the name of the last blob before."""
+        self._begin("list", prefix)
+        self._need_container()
+        names = [name for name in sorted(self.blobs) if name.startswith(prefix) and name > token]
+        return [self._info(name) for name in names[:limit]], names[limit - 1] if len(names) > limit else ""
+
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
         """See `BlobStore`."""
         lost = self._begin("acquire_lease", name)
