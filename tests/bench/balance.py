@@ -31,7 +31,8 @@ from tests.support.fakes.hub import FakeHub
 
 COUNTS, QUICK_COUNTS = (32, 256, 1024, 2048), (32,)
 MOST_KILLED = 256  # partitions, for the changes that take long
-RESTING = ((2048, 8), (2048, 32), (2048, 128)), ((32, 8),)  # partitions and hosts; the same for a quick run
+# Partitions and hosts at rest: in a quick run, in others, and with `--long` too.
+QUICK_RESTING, RESTING, LONG_RESTING = ((32, 8),), ((256, 8), (256, 32), (256, 128)), ((2048, 8), (2048, 128))
 REST_SECONDS = 120.0  # above the pause between two scans at rest
 LEASE_SECONDS = 60
 FIRST_SECONDS = 20.0  # of a settled fleet with many partitions before a change; else `LEASE_SECONDS`
@@ -258,12 +259,12 @@ CHANGES: dict[str, tuple[int, Callable[[Fleet], None] | None, Callable[[Fleet], 
     "dead": (8, kill, died),
     "dead_alone": (8, left, nothing),
 }
-MANY = "dead_of_128", (128, kill, died), 2048
+MANY = "dead_of_128", (128, kill, died), 2048  # with `--long`
 
 
 def rows(options: Options) -> list[Row]:
     """Each change with each number of partitions; then what fleets ask of storage at rest."""
-    counts, resting = (QUICK_COUNTS, RESTING[1]) if options.quick else (COUNTS, RESTING[0])
+    counts, resting = (QUICK_COUNTS, QUICK_RESTING) if options.quick else (COUNTS, RESTING)
     found = []
     for change, how in CHANGES.items():
         before = 0.0
@@ -271,8 +272,9 @@ def rows(options: Options) -> list[Row]:
             if how[1] is None or count <= MOST_KILLED:
                 found += _changed(change, how, count, before, options)
                 before = found[-2].ours
-    if not options.quick:
+    if options.long:
         found += _changed(*MANY, 0.0, options)
+        resting += LONG_RESTING
     return found + [_at_rest(*each, options) for each in resting]
 
 

@@ -13,7 +13,7 @@ import os
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -140,18 +140,19 @@ def leader(store: Any, era: Era) -> Retention:
     )  # fmt: skip
 
 
-async def measure(files: int) -> list[tuple[str, Mapping[str, int], float, float]]:
-    """Each task with its requests, CPU seconds, and the most resident memory of the process so far, MiB."""
+async def measure(files: int) -> None:
+    """Print each task with its requests, CPU seconds, and the most resident memory of the process so far, MiB."""
     store: Any = LongChains(files)
     partitions = [str(number) for number in range(PARTITIONS)]
     era = Era(ERA, lambda partition: Chain(store, "p", ERA, partition))
-    rows: list[tuple[str, Mapping[str, int], float, float]] = []
 
     async def task(name: str, work: Any) -> None:
         store.requests.clear()
         began = time.process_time()
         await work
-        rows.append((name, dict(store.requests), time.process_time() - began, peak_mib(os.getpid())))
+        numbers = " | ".join(str(store.requests[kind]) for kind in ("list", "head", "read", "put"))
+        seconds, memory = time.process_time() - began, peak_mib(os.getpid())
+        print(f"| {files:,} | {name} | {numbers} | {seconds:.1f} | {memory:.0f} |", flush=True)
 
     async def listed() -> None:
         for partition in partitions:
@@ -171,7 +172,6 @@ async def measure(files: int) -> list[tuple[str, Mapping[str, int], float, float
     await task("next leader: retention", second.step(partitions, {}, BatchState()))
     await task("later step: retention", second.step(partitions, {}, BatchState()))
     await task("audit", audited())
-    return rows
 
 
 def main() -> None:
@@ -180,9 +180,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, nargs="*", default=SIZES, help="numbers of slots")
     print("| slots | task | list | head | read | put | CPU, s | memory, MiB |\n|---|---|---|---|---|---|---|---|")
     for files in parser.parse_args().slots:
-        for name, requests, seconds, memory in asyncio.run(measure(files)):
-            numbers = " | ".join(str(requests.get(kind, 0)) for kind in ("list", "head", "read", "put"))
-            print(f"| {files:,} | {name} | {numbers} | {seconds:.1f} | {memory:.0f} |", flush=True)
+        asyncio.run(measure(files))
 
 
 if __name__ == "__main__":
