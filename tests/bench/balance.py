@@ -1,14 +1,17 @@
-"""How fast a fleet balances, in virtual time: 32, 256 and 1,024 partitions.
+"""How fast a fleet balances, and what it asks of storage at rest, in virtual time: 32 to 2,048 partitions.
 
 The hosts are the real classes on the simulation's loop and network (each request takes 4 to 40 ms), with leases of
 60 s, the default. An operator tells them their fleet: every three seconds, and when a host becomes ready; `dead_alone`
-is without an operator. A partition counts as read while a link is attached to it; every partition gets an event a
-second. What takes real time on a machine (starting a process, CPU) takes none here.
+is without an operator. A partition counts as read while a link is attached to it; every partition gets an event each
+ten seconds. What takes real time on a machine (starting a process, CPU) takes none here. A line ends with the ratio to
+the line before of the same change.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -26,9 +29,15 @@ from tests.simulation.network import Network, Node
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 from tests.support.fakes.hub import FakeHub
 
-COUNTS, QUICK_COUNTS = (32, 256, 1024), (32,)
+COUNTS, QUICK_COUNTS = (32, 256, 1024, 2048), (32,)
+MOST_KILLED = 256  # partitions, for the changes that take long
+# Partitions and hosts at rest: in a quick run, in others, and with `--long` too.
+QUICK_RESTING, RESTING, LONG_RESTING = ((32, 8),), ((256, 8), (256, 32), (256, 128)), ((2048, 8), (2048, 128))
+REST_SECONDS = 120.0  # above the pause between two scans at rest
 LEASE_SECONDS = 60
+FIRST_SECONDS = 20.0  # of a settled fleet with many partitions before a change; else `LEASE_SECONDS`
 TICK_SECONDS = 0.1  # between looks
+EVENT_TICKS = 100  # between two events of a partition
 TELL_SECONDS = 3.0
 SETTLED_SECONDS = 3.0  # balanced for so long is balanced
 CONFIRM_SECONDS = 3.0  # from a host's death until the operator is sure
@@ -42,6 +51,9 @@ class Unseen:
         """See `Witness`."""
 
     def granted(self, node: Node, subject: str, since: float) -> None:
+        """See `Witness`."""
+
+    def read(self, node: Node, subject: str, data: bytes) -> None:
         """See `Witness`."""
 
     def attaching(self, node: Node, partition: str, after: int, epoch: int) -> None:
@@ -67,14 +79,16 @@ class Fleet:
         self.hosts: dict[int, SimHost] = {}
         self.wanted = 0
         self.silent = False  # the operator is away
+        self.events = True  # they come
         self.gone: list[str] = []
         self.hub = FakeHub(partitions)
         self._rng = Random(f"balance {partitions}")
         self._failed: list[str] = []
         network = Quick(self.loop, self._rng, lambda _: None)
         stores = (FakeBlobStore(lambda: self.loop.now), FakeBlobStore(lambda: self.loop.now))
-        self._around = Surroundings(self.loop, network, *stores, self._failed.append)
-        self._stream: Any = SimpleNamespace(hub=self.hub, checker=Unseen())
+        key = Path(__file__)  # any file: messages are not verified
+        self._around = Surroundings(self.loop, network, *stores, self._failed.append, key)
+        self._stream: Any = SimpleNamespace(hub=self.hub, checker=Unseen(), transforms=False, receiver=None)
         self._unread = dict.fromkeys(self.hub.partitions, 0.0)
         self._longest = 0.0
         self._generation = self._starts = 0
@@ -113,8 +127,9 @@ class Fleet:
         end = self.loop.now + seconds
         while self.loop.now < end:
             self._tell()
+            tick = round(self.loop.now / TICK_SECONDS)
             for name, partition in self.hub.partitions.items():
-                if int(self.loop.now) != int(self.loop.now - TICK_SECONDS):
+                if self.events and int(name) % EVENT_TICKS == tick % EVENT_TICKS:
                     partition.add(b"x")
                     partition.retain_from(partition.last - 100)
                 read = partition.reader is not None and not (partition.reader.closed or partition.reader.broken)
@@ -155,6 +170,14 @@ class Fleet:
                 raise RuntimeError(f"not balanced in {LONGEST_SECONDS:.0f} s: {counts}")
             self.run(TICK_SECONDS)
         return since - began, self._longest
+
+    def calls(self) -> Counter[str]:
+        """Storage requests since the last call, by container and operation."""
+        found = Counter[str]()
+        for where, store in (("leases", self._around.leases), ("files", self._around.sink)):
+            found.update(f"{where} {operation}" for operation, _ in store.calls)
+            store.calls.clear()
+        return found
 
     def close(self) -> None:
         """Take it down."""
@@ -208,17 +231,18 @@ def nothing(_: Fleet) -> None:
 
 
 @contextmanager
-def _fleet(partitions: int, hosts: int) -> Iterator[Fleet]:
+def _fleet(partitions: int, hosts: int, *, events: bool = True) -> Iterator[Fleet]:
     """A settled fleet; its log is dropped."""
     before = structlog.get_config()
     structlog.configure(processors=[_drop], cache_logger_on_first_use=False)
     fleet = Fleet(partitions)
+    fleet.events = events
     try:
         fleet.wanted = hosts
         for number in range(hosts):
             fleet.start(number)
         fleet.settle()
-        fleet.run(LEASE_SECONDS)
+        fleet.run(LEASE_SECONDS if partitions <= MOST_KILLED else FIRST_SECONDS)
         yield fleet
     finally:
         fleet.close()
@@ -235,19 +259,56 @@ CHANGES: dict[str, tuple[int, Callable[[Fleet], None] | None, Callable[[Fleet], 
     "dead": (8, kill, died),
     "dead_alone": (8, left, nothing),
 }
+MANY = "dead_of_128", (128, kill, died), 2048  # with `--long`
 
 
 def rows(options: Options) -> list[Row]:
-    """Each change with each number of partitions."""
+    """Each change with each number of partitions; then what fleets ask of storage at rest."""
+    counts, resting = (QUICK_COUNTS, QUICK_RESTING) if options.quick else (COUNTS, RESTING)
     found = []
-    for count in QUICK_COUNTS if options.quick else COUNTS:
-        for change, (hosts, first, then) in CHANGES.items():
-            with _fleet(count, hosts) as fleet:
-                if first:
-                    first(fleet)
-                then(fleet)
-                settled, unread = fleet.settle()
-            options.say(f"{count} partitions, {change}: settled after {settled:.1f} s, longest unread {unread:.1f} s")
-            found.append(Row(f"balance_{change}_settled_{count}", "seconds", settled))
-            found.append(Row(f"balance_{change}_unread_{count}", "seconds", unread))
-    return found
+    for change, how in CHANGES.items():
+        before = 0.0
+        for count in counts:
+            if how[1] is None or count <= MOST_KILLED:
+                found += _changed(change, how, count, before, options)
+                before = found[-2].ours
+    if options.long:
+        found += _changed(*MANY, 0.0, options)
+        resting += LONG_RESTING
+    return found + [_at_rest(*each, options) for each in resting]
+
+
+def _changed(
+    change: str, how: tuple[int, Callable[[Fleet], None] | None, Callable[[Fleet], None]], count: int, before: float,
+    options: Options,
+) -> list[Row]:  # fmt: skip
+    hosts, first, then = how
+    with _fleet(count, hosts) as fleet:
+        if first:
+            first(fleet)
+        fleet.calls()
+        then(fleet)
+        settled, unread = fleet.settle()
+        calls = fleet.calls().total() / count
+    line = f"{count} partitions, {change}: settled after {settled:.1f} s, longest unread {unread:.1f} s"
+    growth = f", {settled / before:.1f} times the settling before" if before else ""
+    options.say(f"{line}, {calls:.1f} storage calls for each partition{growth}")
+    return [
+        Row(f"balance_{change}_settled_{count}", "seconds", settled),
+        Row(f"balance_{change}_unread_{count}", "seconds", unread),
+    ]
+
+
+def _at_rest(count: int, hosts: int, options: Options) -> Row:
+    """Storage calls for each partition and minute of a fleet without events."""
+    with _fleet(count, hosts, events=False) as fleet:
+        fleet.run(REST_SECONDS)
+        fleet.calls()
+        fleet.run(REST_SECONDS)
+        calls = fleet.calls()
+    minutes = REST_SECONDS / 60
+    kinds = ", ".join(f"{kind} {number / hosts / minutes:.2f}" for kind, number in calls.most_common(6))
+    each = calls.total() / count / minutes
+    options.say(f"{count} partitions, {hosts} hosts at rest: {each:.2f} storage calls for each partition and minute")
+    options.say(f"    for each host and minute: {kinds}")
+    return Row(f"balance_rest_calls_{count}_on_{hosts}", "calls per partition and minute", each)

@@ -25,7 +25,6 @@ from tests.support.waiting import wait_until
 PARTITIONS, HOSTS, LEASE_SECONDS = 32, 8, 60
 SETTLE_SECONDS, COUNT_SECONDS = 240.0, 180.0  # until scans rest, and each host at rest has looked once again
 QUICK_SECONDS = 60.0
-START_SECONDS = 900.0  # the SDK moves one partition in 30 s
 
 Servers = tuple[EmulatorProcess, AzuriteProcess]
 
@@ -65,7 +64,7 @@ def our_fleet(consumer: Consumer, servers: Servers, folder: Path) -> Iterator[No
         operator.wanted = HOSTS
         hosts = [_started(consumer, number) for number in range(HOSTS)]
         share = PARTITIONS // HOSTS
-        wait_until(lambda: all(len(host.owned()) == share for host in hosts), START_SECONDS, "balanced")
+        wait_until(lambda: all(len(host.owned()) == share for host in hosts), "balanced")
         yield
     finally:
         operator.end()
@@ -92,7 +91,7 @@ def sdk_fleet(consumer: Consumer, servers: Servers, folder: Path) -> Iterator[No
             return sorted(owners.values()) == [PARTITIONS // HOSTS] * HOSTS
 
         try:
-            wait_until(balanced, START_SECONDS, "balanced")
+            wait_until(balanced, "balanced")
             yield
         finally:
             for process in processes:

@@ -9,10 +9,11 @@ all slots. The next one starts with the cursor that the first one wrote.
 import argparse
 import asyncio
 import json
+import os
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -21,12 +22,13 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import Retention as Limits
 from eventconsumer_processor.audit.container import StoreContainer
 from eventconsumer_processor.audit.read import Subject, audit
-from eventconsumer_processor.batch.lag import Era
+from eventconsumer_processor.batch.lag import Era, Ledger
 from eventconsumer_processor.batch.log import BatchLog, BatchState
 from eventconsumer_processor.batch.retention import Retention
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_storage.blobs import Blob, BlobInfo
+from tests.bench.machine import peak_mib
 from tests.unit.processor.auditing import CHAIN, CHAIN_RECORD, ERA, WHEN, segment
 from tests.unit.processor.stage import CONFIG
 
@@ -65,8 +67,8 @@ class LongChains:
         name = f"p/inc={ERA}/partition={partition}/from={first:020d}.parquet"
         return BlobInfo(name, '"1"', 0 if tombstone else SIZE, WRITTEN, facts)
 
-    def _partition(self, partition: str) -> list[BlobInfo]:
-        return [self._slot(partition, number) for number in range(self.files // PARTITIONS)]
+    def _partition(self, partition: str) -> Iterator[BlobInfo]:
+        return (self._slot(partition, number) for number in range(self.files // PARTITIONS))
 
     async def walk(self, prefix: str) -> AsyncIterator[BlobInfo]:
         """All blobs below a prefix, in name order."""
@@ -90,6 +92,14 @@ class LongChains:
     async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
         """See `BlobStore`."""
         return [info async for info in self.walk(prefix)][:limit]
+
+    async def list_page(self, prefix: str, token: str = "", *, limit: int = 5000) -> tuple[Sequence[BlobInfo], str]:
+        """See `BlobStore`. A token is the number of the first slot of the page."""
+        self.requests["list"] += 1
+        partition, first = prefix.partition("partition=")[2].partition("/")[0], int(token or 0)
+        end = min(first + limit, self.files // PARTITIONS)
+        infos = [self._slot(partition, number) for number in range(first, end)]
+        return infos, str(end) if end < self.files // PARTITIONS else ""
 
     async def head(self, name: str) -> BlobInfo | None:
         """See `BlobStore`."""
@@ -130,22 +140,26 @@ def leader(store: Any, era: Era) -> Retention:
     )  # fmt: skip
 
 
-async def measure(files: int) -> list[tuple[str, Mapping[str, int], float]]:
-    """Each task with its requests and CPU seconds."""
+async def measure(files: int) -> None:
+    """Print each task with its requests, CPU seconds, and the most resident memory of the process so far, MiB."""
     store: Any = LongChains(files)
     partitions = [str(number) for number in range(PARTITIONS)]
     era = Era(ERA, lambda partition: Chain(store, "p", ERA, partition))
-    rows: list[tuple[str, Mapping[str, int], float]] = []
 
     async def task(name: str, work: Any) -> None:
         store.requests.clear()
         began = time.process_time()
         await work
-        rows.append((name, dict(store.requests), time.process_time() - began))
+        numbers = " | ".join(str(store.requests[kind]) for kind in ("list", "head", "read", "put"))
+        seconds, memory = time.process_time() - began, peak_mib(os.getpid())
+        print(f"| {files:,} | {name} | {numbers} | {seconds:.1f} | {memory:.0f} |", flush=True)
 
     async def listed() -> None:
         for partition in partitions:
-            assert len(await era.chain(partition).listed()) == files // PARTITIONS
+            ledger = Ledger(era.chain(partition), 0, 0, keep=False)
+            async for slot in ledger.chain.walk():
+                ledger.add(slot)
+            assert ledger.files == files // PARTITIONS
 
     async def audited() -> None:
         report = await audit(Subject(Walked(store), "p"))
@@ -158,18 +172,15 @@ async def measure(files: int) -> list[tuple[str, Mapping[str, int], float]]:
     await task("next leader: retention", second.step(partitions, {}, BatchState()))
     await task("later step: retention", second.step(partitions, {}, BatchState()))
     await task("audit", audited())
-    return rows
 
 
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.chain_size", description=__doc__)
     parser.add_argument("--slots", type=int, nargs="*", default=SIZES, help="numbers of slots")
-    print("| slots | task | list | head | read | put | CPU, s |\n|---|---|---|---|---|---|---|")
+    print("| slots | task | list | head | read | put | CPU, s | memory, MiB |\n|---|---|---|---|---|---|---|---|")
     for files in parser.parse_args().slots:
-        for name, requests, seconds in asyncio.run(measure(files)):
-            numbers = " | ".join(str(requests.get(kind, 0)) for kind in ("list", "head", "read", "put"))
-            print(f"| {files:,} | {name} | {numbers} | {seconds:.1f} |", flush=True)
+        asyncio.run(measure(files))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -40,6 +40,7 @@ from tests.support.waiting import wait_until
 POLL_SECONDS = 0.1
 TELL_SECONDS = 3.0  # as the operator does while anything moves
 SETTLED_SECONDS = 3.0  # balanced for so long is balanced
+ROLL = {"maxBytes": 1_000_000, "maxSeconds": 5, "maxEvents": 100_000}
 
 
 class Publisher(threading.Thread):
@@ -173,7 +174,7 @@ class Stage:
                 since[0] = time.monotonic()
             return bool(since[0]) and time.monotonic() - since[0] >= SETTLED_SECONDS
 
-        wait_until(met, 600, f"{len(hosts)} hosts own {self.partitions} partitions evenly")
+        wait_until(met, f"{len(hosts)} hosts own {self.partitions} partitions evenly")
         return since[0]
 
     def measure(self, what: str, act: Callable[[], object], left: Callable[[], list[HostProcess]]) -> Row:
@@ -187,13 +188,19 @@ class Stage:
 
 @contextmanager
 def stage(
-    servers: tuple[EmulatorProcess, AzuriteProcess], name: str, lease: int, partitions: int, *, told: bool
+    servers: tuple[EmulatorProcess, AzuriteProcess],
+    name: str,
+    lease: int,
+    partitions: int,
+    *,
+    told: bool,
+    roll: Mapping[str, int] = ROLL,
 ) -> Iterator[Stage]:
     """A hub with publishers; at its end, everything published must be in files exactly once."""
     emulator, azurite = servers
     emulator.admin.create_hub(name, partitions=partitions)
     with tempfile.TemporaryDirectory() as folder:
-        orders = Consumer(Path(folder), emulator, azurite, name, roll=ROLL)
+        orders = Consumer(Path(folder), emulator, azurite, name, roll=dict(roll))
         orders.config["leases"]["durationSeconds"] = lease
         readers, publisher = (
             Readers(lambda: emulator.admin.links(kind="reader", hub=name), partitions),
@@ -223,9 +230,6 @@ def stage(
                 operator.end()
             orders.close()
             emulator.admin.delete_hub(name)
-
-
-ROLL = {"maxBytes": 1_000_000, "maxSeconds": 5, "maxEvents": 100_000}
 
 
 def killed(stage: Stage) -> Row:
@@ -258,7 +262,7 @@ def reduced(stage: Stage, before: int, after: int) -> Row:
     def act() -> None:
         if stage.operator:
             stage.want(after)
-            wait_until(lambda: not any(host.owned() for host in hosts[after:]), 60, "those that leave handed over")
+            wait_until(lambda: not any(host.owned() for host in hosts[after:]), "those that leave handed over")
         for host in hosts[after:]:
             host.process.terminate()
 

@@ -15,7 +15,7 @@ COLOURS = ("#1f6fb4", "#b8b8b8", "#e08a1e")  # ours, the SDK, another
 SHADES = ("#1f6fb4", "#6fa8d6", "#b9d6ee")  # all ours
 WIDTH = 0.8  # of a group of bars
 SIZES = {"200b": "200 B", "1k": "1 KB", "16k": "16 KB"}
-COUNTS = ("32", "256", "1024")
+COUNTS = ("32", "256", "2048")
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,8 @@ GOALS = (
     Goal("balance_1_to_2_settled_32", "ours", 5),
     Goal("balance_8_to_2_unread_32", "ours", 1),
     Goal("balance_dead_unread_32", "ours", 3),
+    Goal("balance_8_to_2_settled_2048", "ours", 15),
+    Goal("balance_8_to_2_unread_2048", "ours", 2),
 )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -76,6 +77,7 @@ class Surroundings:
     leases: FakeBlobStore
     sink: FakeBlobStore
     failed: Callable[[str], None]  # told of a host that ended by itself
+    fleet_key: Path | None = None  # a host with the operator's key waits for its first message
 
 
 def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Iterator[bytes]:
@@ -146,7 +148,7 @@ class SimHost:
         self._metrics = Metrics()
         self.news = OperatorMessages(
             config.resource.path,
-            None,
+            around.fleet_key,
             self._metrics,
             self.machine.time,
             lambda: EPOCH + timedelta(seconds=around.loop.now),

@@ -29,6 +29,7 @@ class Machine:
         self.paused = False
         self.parked: deque[asyncio.Handle] = deque()
         self.tasks: list[asyncio.Task[Any]] = []
+        self.most_tasks = 200  # then those that ended are dropped
         self._loop = loop
         self._base = loop.now
         self._then = boot
@@ -131,8 +132,8 @@ def _own(loop: asyncio.AbstractEventLoop, coroutine: Any, context: Context | Non
     task = asyncio.Task(coroutine, loop=loop, context=context)
     machine = _MACHINE.get() if context is None else context.get(_MACHINE)
     if machine is not None:
-        machine.tasks = (
-            [kept for kept in machine.tasks if not kept.done()] if len(machine.tasks) > 200 else machine.tasks
-        )
+        if len(machine.tasks) > machine.most_tasks:
+            machine.tasks = [kept for kept in machine.tasks if not kept.done()]
+            machine.most_tasks = 200 + 2 * len(machine.tasks)
         machine.tasks.append(task)
     return task

@@ -21,7 +21,7 @@ from eventconsumer_processor.source.rows import EventRows
 from eventconsumer_storage.errors import Unavailable
 from tests.simulation.loop import Machine, SimLoop
 from tests.support.fakes.blobs import FakeBlobStore
-from tests.support.fakes.hub import FakeHub, FakeSource, append_event, batch_of
+from tests.support.fakes.hub import NO_EVENTS, FakeHub, FakeSource, append_event
 
 ANSWER_SECONDS = {"storage": 20.0, "hub": 10.0, "receiver": 30.0}  # longest wait for an answer
 CONNECT_SECONDS = 5.0
@@ -287,10 +287,12 @@ class RemoteSource:
                 raise HubUnreachable("the host is dead")
             if "hub" in self._node.cut:
                 await asyncio.sleep(max_wait)
-                return batch_of(())
+                return NO_EVENTS
             if self._server.stolen:
                 self._node.witness.stolen(self._node, self._partition, self._server.epoch)
             got = await self._server.receive(PREFETCH, max_wait)
+            if not len(got):
+                return got
             rows = got.rows()
             eras = (int(o) - n * 10 for o, n in zip(rows.offsets, rows.sequence_numbers, strict=True))
             self._coming += zip(rows.sequence_numbers, rows.bodies, eras, rows.enqueued_ms, strict=True)

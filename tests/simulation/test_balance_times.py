@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_processor.amqp.link import REQUEST_SECONDS
 from eventconsumer_processor.errors import HubUnreachable
+from eventconsumer_processor.lease.planned_balancer import GRACE_SECONDS
+from eventconsumer_storage.errors import Unavailable
 from tests.simulation.test_fleet_partitions import EITHER, as_planned, pod
 from tests.support.fakes.hub import FakeHub
 from tests.support.fakes.virtual import virtual
-from tests.unit.processor.fleets import Fleet, until, virtual_clock
+from tests.unit.processor.fleets import LAYOUTS, SCAN, Fleet, until, virtual_clock
 
 LOOK_SECONDS = 0.02
 
@@ -112,11 +115,12 @@ async def test_six_of_eight_hosts_leave(layout: str) -> None:
 
 
 class Cut:
-    """A hub as one host reaches it: while it is cut off, no query is answered, and no link attached."""
+    """A hub, or a container, as one host reaches it: while it is cut off, no request is answered."""
 
-    def __init__(self, hub: FakeHub) -> None:
+    def __init__(self, near: Any, error: Callable[[str], EventConsumerError] = HubUnreachable) -> None:
         self.off = False
-        self._hub = hub
+        self._near = near
+        self._error = error
 
     def __getattr__(self, operation: str) -> Callable[..., Awaitable[Any]]:
         """Any operation."""
@@ -124,8 +128,8 @@ class Cut:
         async def call(*args: Any, **options: Any) -> Any:
             if self.off:
                 await asyncio.sleep(REQUEST_SECONDS)
-                raise HubUnreachable("no response")
-            return await getattr(self._hub, operation)(*args, **options)
+                raise self._error("no response")
+            return await getattr(self._near, operation)(*args, **options)
 
         return call
 
@@ -133,7 +137,7 @@ class Cut:
         """Cut the host off, with its links to partitions."""
         self.off = True
         for partition in partitions:
-            reader = self._hub.partitions[partition].reader
+            reader = self._near.partitions[partition].reader
             assert reader is not None
             reader.frozen = True
 
@@ -183,6 +187,40 @@ async def test_nobody_gives_up_a_partition_while_no_host_hears_the_hub() -> None
             await asyncio.sleep(1)
             assert [host.owned() for host in fleet.hosts.values()] == before
         assert all(host.problems(Reason.EVENT_HUB_UNREACHABLE) for host in fleet.hosts.values())
+
+
+@EITHER
+@virtual
+async def test_others_read_the_partitions_of_a_host_without_storage_when_its_leases_expire(layout: str) -> None:
+    fleet = Fleet(FakeHub(12), layout)
+    cuts = [Cut(fleet.leases, Unavailable) for _ in range(3)]
+    fleet.keep_telling(3)
+    hosts = [fleet.start(pod(ordinal), leases=cut) for ordinal, cut in enumerate(cuts)]
+    await until(lambda: as_planned(fleet, 3), 60)
+    await asyncio.sleep(40)
+    unread, began = Unread(fleet), virtual_clock()
+    looking = asyncio.create_task(unread.look())
+    cuts[1].off = True
+    await until(lambda: sum(len(host.owned()) for host in (hosts[0], hosts[2])) == 12 and unread.all_read(), 90)
+    print(f"goal cut off from storage, {layout}: {virtual_clock() - began:.1f} s, unread {unread.longest:.1f} s")
+    # Its scans fail until it reports the problem. In the layout without storage leases, others then wait for a claim.
+    expiries = 1 if layout == LAYOUTS[0] else 2
+    assert virtual_clock() - began <= expiries * fleet.lease_seconds + 2 * REQUEST_SECONDS + 2 * SCAN
+    looking.cancel()
+    await fleet.close()
+
+
+@EITHER
+@virtual
+async def test_a_second_host_reads_while_the_first_one_never_answers(layout: str) -> None:
+    """The operator starts it when the first one is deleted before it has reported the number of partitions."""
+    fleet = Fleet(FakeHub(32), layout, storage_seconds=0.025, hub_seconds=0.1)
+    fleet.keep_telling(2)
+    fleet.start(pod(1))
+    took = await until(Unread(fleet).all_read, 60)
+    print(f"goal second host, {layout}: {took:.1f} s")
+    assert took <= GRACE_SECONDS + 5
+    await fleet.close()
 
 
 @EITHER

@@ -169,6 +169,13 @@ class AzureBlobStore:
                     infos += [info_of(found) async for found in await anext(pages)]
         return infos[:limit]
 
+    async def list_page(self, prefix: str, token: str = "", *, limit: int = 5000) -> tuple[Sequence[BlobInfo], str]:
+        """See `BlobStore`."""
+        pages = self._container.list_blobs(prefix, include=["metadata"], results_per_page=limit).by_page(token or None)
+        async with self._call("list"):
+            infos = [info_of(found) async for found in await anext(pages)]
+        return infos, getattr(pages, "continuation_token", None) or ""
+
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
         """See `BlobStore`."""
         async with self._call("acquire_lease"):

@@ -24,6 +24,7 @@ class BlobInfo:
     metadata: Mapping[str, str] = field(default_factory=dict)
     leased: bool = False  # leased, or the lease is breaking
     forever: bool = False  # the lease never expires
+    md5: bytes = b""  # of the content, where storage knows it: after `BlobStore.put`, and not after blocks
     versioned: bool = field(default=False, compare=False)  # the account keeps old versions; listings do not tell
 
     @property
@@ -96,6 +97,18 @@ class BlobStore(Protocol):
     async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
         """Blobs whose names start with `prefix`, in name order: all, or the first `limit`."""
 
+    async def list_page(self, prefix: str, token: str = "", *, limit: int = 5000) -> tuple[Sequence[BlobInfo], str]:
+        """Some of the blobs whose names start with `prefix`, in name order, with metadata: one response of storage.
+
+        Args:
+            prefix: Of the names.
+            token: Of the page before; empty: the first page.
+            limit: Of the number of blobs; storage returns 5,000 at most.
+
+        Returns:
+            The blobs, and the token of the next page; empty: this is the last one.
+        """
+
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
         """Lease a free blob under the given id, for 15 to 60 s; a repeated call with the same id renews it."""
 
@@ -120,6 +133,7 @@ def info_of(properties: BlobProperties) -> BlobInfo:
         metadata={key: value or "" for key, value in (properties.metadata or {}).items()},
         leased=properties.lease.state in {"leased", "breaking"},
         forever=properties.lease.state == "leased" and properties.lease.duration == "infinite",
+        md5=bytes(properties.content_settings.content_md5 or b""),
         versioned=bool(properties.version_id),
     )
 

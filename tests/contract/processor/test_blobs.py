@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from hashlib import md5
 
 import pytest
 
@@ -73,6 +74,9 @@ async def test_listing_is_ordered_by_name_and_shows_leases_and_metadata(world: W
     ]
     head = await world.blobs.head("p/2")
     assert head is not None and head.etag == listed[2].etag
+    await world.blobs.set_metadata("p/2", {"n": "3"})
+    kept = (await world.other.list("p/2", metadata=True))[0]
+    assert listed[2].md5 == kept.md5 == md5(b"x", usedforsecurity=False).digest()
 
 
 async def test_a_lease_guards_writes_until_released(world: World) -> None:
@@ -265,6 +269,19 @@ async def test_a_listing_can_be_cut_short(world: World) -> None:
         await world.blobs.put(f"p/{number}", b"x")
     assert [info.name for info in await world.blobs.list("p/", limit=2)] == ["p/0", "p/1"]
     assert len(await world.blobs.list("p/", limit=9)) == 5
+
+
+async def test_a_listing_is_read_page_by_page(world: World) -> None:
+    names = [f"p/{number}" for number in range(5)]
+    for name in [*names, "q/1"]:
+        await world.blobs.put(name, b"x", metadata={"n": name[2:]})
+    found, token = await world.other.list_page("p/", limit=2)
+    assert [info.name for info in found] == names[:2]
+    while token:
+        more, token = await world.other.list_page("p/", token, limit=2)
+        found = [*found, *more]
+    assert [(info.name, dict(info.metadata)) for info in found] == [(name, {"n": name[2:]}) for name in names]
+    assert await world.other.list_page("r/") == ([], "")
 
 
 async def test_empty_metadata_values_stay_empty(world: World) -> None:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from hashlib import md5
 from uuid import uuid4
 
 from eventconsumer_storage.blobs import Blob, BlobInfo, BlobStore
@@ -37,6 +38,7 @@ class _Blob:
     etag: str
     modified: datetime
     lease: _Held | None = None
+    md5: bytes = b""
 
 
 @dataclass
@@ -143,6 +145,7 @@ class FakeBlobStore:
         else:
             self._check_conditions(found, lease_id, if_match, if_absent)
         etag = self._write(name, data, metadata)
+        self.blobs[name].md5 = md5(data, usedforsecurity=False).digest()
         if lost:
             raise lost
         return etag
@@ -200,6 +203,13 @@ class FakeBlobStore:
         self._need_container()
         infos = [self._info(name) for name in sorted(self.blobs) if name.startswith(prefix)][:limit]
         return infos if metadata else [_without_metadata(info) for info in infos]
+
+    async def list_page(self, prefix: str, token: str = "", *, limit: int = 5000) -> tuple[Sequence[BlobInfo], str]:
+        """See `BlobStore`. A token is the name of the last blob before."""
+        self._begin("list", prefix)
+        self._need_container()
+        names = [name for name in sorted(self.blobs) if name.startswith(prefix) and name > token]
+        return [self._info(name) for name in names[:limit]], names[limit - 1] if len(names) > limit else ""
 
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
         """See `BlobStore`."""
@@ -266,7 +276,7 @@ class FakeBlobStore:
         self._staged.pop(name, None)
         self._version += 1
         blob = self.blobs.setdefault(name, _Blob(b"", {}, "", EPOCH))
-        blob.data, blob.metadata, blob.etag = data, dict(metadata or {}), f'"{self._version}"'
+        blob.data, blob.metadata, blob.etag, blob.md5 = data, dict(metadata or {}), f'"{self._version}"', b""
         blob.modified = EPOCH + timedelta(seconds=self._clock())
         self.watch(Version(name, data, blob.metadata, blob.etag))
         return blob.etag
@@ -305,7 +315,8 @@ class FakeBlobStore:
         blob = self.blobs[name]
         held = self._lease(blob)
         forever = held is not None and held.until == math.inf
-        return BlobInfo(name, blob.etag, len(blob.data), blob.modified, dict(blob.metadata), held is not None, forever)
+        size, leased, metadata = len(blob.data), held is not None, dict(blob.metadata)
+        return BlobInfo(name, blob.etag, size, blob.modified, metadata, leased, forever, blob.md5)
 
 
 async def put_blocks(

@@ -150,14 +150,18 @@ class Fleet:
             host.news.accept(message)
 
     def keep_telling(self, hosts: int, seconds: float = 3) -> None:
-        """From now on, tell what is true every few seconds: the hosts that run, and which of their pods ended."""
+        """From now on, tell what is true every few seconds: the hosts that run well, and which of their pods ended."""
         for task in self.telling:
             task.cancel()
 
         async def tell() -> None:
             while True:
                 self.seen.update(self.hosts)
-                ready = tuple(pod_of(name) for name in self.hosts if int(pod_of(name).rpartition("-")[2]) < hosts)
+                ready = tuple(
+                    pod_of(name)
+                    for name, host in self.hosts.items()
+                    if int(pod_of(name).rpartition("-")[2]) < hosts and not host.manager.problems()
+                )
                 self.tell(hosts, ready=ready, gone=tuple(self.seen - self.hosts.keys()))
                 await asyncio.sleep(seconds)
 

@@ -41,7 +41,9 @@ def scaling_of(observed: Observed, spec: EventConsumerSpec) -> ScalingStatus:
         case ScalingMode.FIXED:
             wanted, reason = scaling.replicas or 0, "scaling.replicas"
         case _ if not partitions:
-            wanted, reason = 1, "the number of partitions is unknown"
+            # A StatefulSet does not replace a pod before it has ended, and a paused one ends with its grace period.
+            wanted = min(1 + sum(map(is_being_deleted, observed.pods)), scaling.max_replicas)
+            reason = "the number of partitions is unknown"
         case _:
             each = scaling.partitions_per_host
             asked = -(-partitions // each)

@@ -382,9 +382,9 @@ class Measure:
             return  # no host has opened the partition yet
         ledger = Ledger(chain, start, start, keep=self._config.batches is not None)
         if not batched:  # possibly many files: one listing instead of a request per file
-            slots = {slot.start: slot for slot in await chain.listed()}
-            while slot := slots.get(ledger.next):
-                ledger.add(slot)
+            async for slot in chain.walk():
+                if slot.start == ledger.next:
+                    ledger.add(slot)
         else:
             await ledger.follow()
         # The last event of an old file limits the age of the next event only loosely: hours may be between them.

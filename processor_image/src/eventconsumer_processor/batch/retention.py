@@ -549,9 +549,9 @@ async def _counted(chain: Chain, entry: KeptFiles) -> KeptFiles:
             break
         position, size = slot.last + 1, size + slot.size + slot.removed
     else:
-        listed = {slot.start: slot for slot in await chain.listed()}
-        while slot := listed.get(position):
-            position, size = slot.last + 1, size + slot.size + slot.removed
+        async for slot in chain.walk():
+            if slot.start == position:
+                position, size = slot.last + 1, size + slot.size + slot.removed
     return entry.model_copy(update={"counted": position, "bytes": size})
 
 

@@ -9,9 +9,15 @@ Bodies have a size limit, and every other content is `LeaseInvalid`: a damaged l
 The libraries ignore the sequence number of a lease without an offset, and write 0. Here it is -1, because KEDA's scaler
 does not ignore it: `last - 0` is one event too few, and one event in an idle partition would not count
 (https://github.com/kedacore/keda/blob/v2.21.0/pkg/scalers/azure_eventhub_scaler.go, calculateUnprocessedEvents).
+
+The metadata has a copy of the body, so that one listing shows all leases. Other programs and persons keep the metadata
+and write another body, so the copy counts only while its MD5 is that of the body. Storage computes it at each put, and
+listings include it: https://learn.microsoft.com/rest/api/storageservices/put-blob (Content-MD5).
 """
 
 import json
+from collections.abc import Mapping
+from hashlib import md5
 
 from eventconsumer_api.v1alpha1 import LeaseDialect
 from eventconsumer_processor.errors import LeaseInvalid
@@ -19,6 +25,7 @@ from eventconsumer_processor.lease.model import Checkpoint, Lease
 
 MAX_BODY_BYTES = 16 * 1024
 OWNER_METADATA = "OWNINGHOST"
+BODY_METADATA = "LEASE"
 START_OF_STREAM = "-1"  # an offset: no event was read yet, whatever the sequence number
 NO_NUMBER = -1  # sequence number of a lease without a checkpoint
 
@@ -33,9 +40,16 @@ def blob_prefix(prefix: str, consumer_group: str) -> str:
     return f"{prefix.strip()}{consumer_group}/"
 
 
-def encode_metadata(lease: Lease) -> dict[str, str]:
-    """Metadata of a lease blob with an owner."""
-    return {OWNER_METADATA: lease.owner}
+def encode_metadata(lease: Lease, body: bytes) -> dict[str, str]:
+    """Metadata of a lease blob with this body; a copy with other than ASCII characters is not possible."""
+    owner = {OWNER_METADATA: lease.owner} if lease.owner else {}
+    return owner | ({BODY_METADATA: body.decode()} if body.isascii() else {})
+
+
+def body_in(metadata: Mapping[str, str], digest: bytes) -> bytes | None:
+    """The copy of the body in the metadata; None if there is none, or the body is another one by its MD5."""
+    body = metadata.get(BODY_METADATA, "").encode()
+    return body if body and md5(body, usedforsecurity=False).digest() == digest else None
 
 
 def encode(lease: Lease, *, java: bool) -> bytes:

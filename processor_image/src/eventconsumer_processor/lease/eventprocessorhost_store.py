@@ -2,8 +2,8 @@
 
 Every write has the storage lease's id *and* the etag on which it is based: without the id it would succeed on an
 expired lease, without the etag it could restore an old checkpoint or epoch. Content and the owner's metadata are
-written by one request, so that no reader sees one without the other. Bodies are read again only when the listing shows
-another etag.
+written by one request, so that no reader sees one without the other. The metadata has a copy of the body, so a listing
+shows all leases. A body is read only where another program wrote it, and only when the listing shows another etag.
 
 An operation on the lease may change the etag: accounts with a hierarchical namespace are not documented to keep it. So
 after a refused condition the blob is read again, and the write is repeated if its content is still the same.
@@ -109,12 +109,7 @@ class EventProcessorHostStore:
         blob = await self._blobs.read(name, layout.MAX_BODY_BYTES + 1)
         if blob is None:
             raise NotFound(f"lease blob {name} was deleted", 404, "BlobNotFound")
-        self._found.add(layout.dialect_of(blob.data))
-        try:
-            lease = layout.decode(blob.data, partition)
-        except LeaseInvalid as error:
-            raise LeaseInvalid(f"cannot parse lease blob {name}: {error}") from None
-        return replace(lease, etag=blob.info.etag, leased=blob.info.leased)
+        return self._decoded(partition, blob.info, blob.data)
 
     async def acquire(self, seen: Lease, owner: str, *, rebuild: bool = False) -> Taken | None:
         """See `LeaseStore`."""
@@ -164,7 +159,8 @@ class EventProcessorHostStore:
         seen = self._seen.get(partition)
         if seen is None or seen.etag != info.etag:
             try:
-                seen = await self.read(partition)
+                body = layout.body_in(info.metadata, info.md5)
+                seen = self._decoded(partition, info, body) if body else await self.read(partition)
             except LeaseInvalid as error:
                 return Unusable(
                     str(error),
@@ -182,6 +178,14 @@ class EventProcessorHostStore:
         lease = replace(seen, leased=info.leased)
         return lease if self._has_a_name(lease) else self._held_by_something(info)
 
+    def _decoded(self, partition: str, info: BlobInfo, body: bytes) -> Lease:
+        self._found.add(layout.dialect_of(body))
+        try:
+            lease = layout.decode(body, partition)
+        except LeaseInvalid as error:
+            raise LeaseInvalid(f"cannot parse lease blob {info.name}: {error}") from None
+        return replace(lease, etag=info.etag, leased=info.leased)
+
     def _has_a_name(self, lease: Lease) -> bool:
         if lease.owner or not lease.leased:
             self._nameless.pop(lease.partition, None)
@@ -197,8 +201,10 @@ class EventProcessorHostStore:
 
     async def _create(self, partition: str) -> Lease:
         fresh = Lease(partition)
+        body = self._encoded(fresh)
+        metadata = layout.encode_metadata(fresh, body)
         try:
-            etag = await self._blobs.put(self.name(partition), self._encoded(fresh), if_absent=True)
+            etag = await self._blobs.put(self.name(partition), body, metadata=metadata, if_absent=True)
         except Conflict:  # another host was first; the next listing shows it
             return replace(fresh, leased=True)
         return replace(fresh, etag=etag)
@@ -249,13 +255,13 @@ class EventProcessorHostStore:
             Unavailable: The etag changes continuously.
             StorageError: The request failed.
         """
-        etag = base.etag
+        etag, body = base.etag, self._encoded(wanted)
         for _ in range(WRITE_ATTEMPTS):
             try:
                 etag = await self._blobs.put(
                     self.name(wanted.partition),
-                    self._encoded(wanted),
-                    metadata=layout.encode_metadata(wanted) if wanted.owner else None,
+                    body,
+                    metadata=layout.encode_metadata(wanted, body),
                     lease_id=wanted.token or None,
                     if_match=etag,
                 )

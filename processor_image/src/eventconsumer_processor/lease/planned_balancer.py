@@ -4,9 +4,9 @@ The plan (`assignment`) assigns partitions to hosts. A host acquires its own par
 they are free, or their owner is confirmed to have ended. It releases partitions of another host's share as soon as that
 host is ready, a few at a time so that most are read while some move. It never takes a partition from a live host: the
 owner flushes and releases. Three rules keep partitions read if the plan cannot be reached. A partition without a reader
-for a while is acquired by the host with the fewest partitions, or at once if its owner ended without a release and the
-planned host is not ready, or if the planned host is deaf: it does not hear the hub, gives up all partitions and
-acquires none. An owner that does not release a partition for a long time loses it by the rule of
+for a while is acquired by the host with the fewest partitions. This is done at once if its owner ended, or let the
+lease expire, and the planned host is not ready, or if the planned host is deaf: it does not hear the hub, gives up all
+partitions and acquires none. An owner that does not release a partition for a long time loses it by the rule of
 `balancer`. A partition that was released for a host and not acquired is released for it again with growing delays.
 Times are the host's own clock; the only state is the time since which a condition holds.
 """
@@ -25,6 +25,7 @@ from eventconsumer_processor.lease.model import Lease
 GRACE_SECONDS = 30.0  # time without an owner: above the restart time of a pod
 MOVING = 4  # one in this number of a host's partitions moves at a time
 FEWEST_MOVING = 2
+MOST_MOVING = 64  # what the host that takes them acquires in about a second
 MOVE_SECONDS = 10.0  # time after which a released partition that was not acquired no longer delays the next one
 WAIT_SECONDS = 60.0  # maximum wait for an owner's release
 KEEP_SECONDS = 60.0  # time for which a partition that its host did not acquire is kept; doubled each time
@@ -145,7 +146,7 @@ class Balancer:
             for name, since in self._given.items()
             if name in on_their_way and (name in due or view.now - since < MOVE_SECONDS)
         }
-        room = max(FEWEST_MOVING, len(view.mine) // MOVING) - len(self._given)
+        room = min(MOST_MOVING, max(FEWEST_MOVING, len(view.mine) // MOVING)) - len(self._given)
         more = [name for name in due if name not in self._given][: max(0, room)]
         self._given |= dict.fromkeys(more, view.now)
         return tuple(name for name in due if name in self._given)
@@ -160,7 +161,7 @@ class Balancer:
         found = []
         for name, since in sorted(self._unowned.items()):
             age = view.now - since
-            left_behind = view.leases[name].owner in fleet.gone - {self._owner} and plan.get(name) not in ready
+            left_behind = bool(view.leases[name].owner) and plan.get(name) not in ready
             grace = 0.0 if left_behind or plan.get(name) in deaf else GRACE_SECONDS
             if name not in plan or plan[name] == me or age < grace:
                 continue

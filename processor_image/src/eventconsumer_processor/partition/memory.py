@@ -70,10 +70,10 @@ class Memory:
 
     def must_flush(self, partition: str) -> bool:
         """Whether this partition's buffer must be written to a file now."""
-        staying = {key: size for key, size in self._kept.items() if key not in self._leaving}
-        if partition not in staying or self.used < self._limit or sum(staying.values()) < self._limit / 2:
+        if self.used < self._limit or partition not in self._kept or partition in self._leaving:
             return False
-        return staying[partition] == max(staying.values())
+        staying = [size for key, size in self._kept.items() if key not in self._leaving]
+        return sum(staying) >= self._limit / 2 and self._kept[partition] == max(staying)
 
     @contextlib.contextmanager
     def coming(self, partition: str, size: int) -> Iterator[None]:

@@ -12,7 +12,7 @@ one exception: pruning replaces a file with a tombstone, which is a slot like an
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -308,11 +308,22 @@ class Chain:
                 return found
         return None
 
+    async def walk(self) -> AsyncIterator[Slot]:
+        """All slots in the order of their starts, from one listing: cheaper than following a long chain.
+
+        The slots of a page are in memory, and not those of the whole listing.
+        """
+        found, token = await self._blobs.list_page(self._folder)
+        while True:
+            for info, start in self._named(found):
+                yield self._slot(info, start)
+            if not token:
+                return
+            found, token = await self._blobs.list_page(self._folder, token)
+
     async def listed(self) -> list[Slot]:
-        """All slots, from one listing: cheaper than following a long chain."""
-        return [
-            self._slot(info, start) for info, start in self._named(await self._blobs.list(self._folder, metadata=True))
-        ]
+        """All slots of a chain that is not long; see `walk`."""
+        return [slot async for slot in self.walk()]
 
     async def content(self, slot: Slot) -> bytes | None:
         """The content of a slot's file; None if it does not exist."""
@@ -341,7 +352,7 @@ class Chain:
         below = [(info, start) for info, start in slots if start <= number]
         return (self._slot(*below[-1]) if below and complete else None), complete
 
-    def _named(self, found: list[BlobInfo]) -> list[tuple[BlobInfo, int]]:
+    def _named(self, found: Sequence[BlobInfo]) -> list[tuple[BlobInfo, int]]:
         """The slots among blobs, with their starts, without seals and blobs with other names."""
         slots = (info for info in found if not info.maybe_staged and not _is_seal(info))
         named = ((info, info.name.removeprefix(self._folder).removesuffix(self._suffix)) for info in slots)

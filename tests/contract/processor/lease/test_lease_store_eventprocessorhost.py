@@ -1,12 +1,16 @@
 """Leases in the EventProcessorHost layout: the bytes, and what other holders of storage leases do."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from eventconsumer_api.v1alpha1 import LeaseDialect
 from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
 from eventconsumer_processor.lease.held import HeldLease
-from eventconsumer_processor.lease.model import Checkpoint, Taken
+from eventconsumer_processor.lease.model import Checkpoint, Lease, Taken
+from eventconsumer_storage.blobs import BlobStore
 from tests.contract.processor.conftest import World
 from tests.support.fakes.blobs import FOREVER
 
@@ -29,10 +33,12 @@ async def take(store: EventProcessorHostStore, owner: str) -> Taken:
 
 
 async def content(world: World, partition: str = "0") -> tuple[str, dict[str, str]]:
-    """Body and metadata of a partition's blob."""
+    """Body and metadata of a partition's blob, without the copy of the body."""
     blob = await world.other.read(f"$Default/{partition}", 20_000)
     assert blob is not None
-    return blob.data.decode(), {key.upper(): value for key, value in blob.info.metadata.items()}
+    body, metadata = blob.data.decode(), {key.upper(): value for key, value in blob.info.metadata.items()}
+    assert metadata.pop("LEASE") == body
+    return body, metadata
 
 
 DOT_NET = '{"Offset":%s,"SequenceNumber":%d,"PartitionId":"0","Owner":"%s","Token":"%s","Epoch":%d}'
@@ -59,6 +65,37 @@ async def test_the_bytes_in_the_dialect_of_dot_net(world: World) -> None:
     held = HeldLease(store, await take(store, "host-a"), world.clock)
     await held.advance(Checkpoint("4096", 12))
     assert await content(world) == (DOT_NET % ('"4096"', 12, "host-a", held.lease.token, 1), {"OWNINGHOST": "host-a"})
+
+
+class Unread:
+    """A container of which no content can be read."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self._blobs = blobs
+
+    def __getattr__(self, operation: str) -> Any:
+        """Any operation but `read`."""
+        assert operation != "read"
+        return getattr(self._blobs, operation)
+
+
+async def test_a_listing_shows_all_leases_and_only_bodies_of_other_programs_are_read(world: World) -> None:
+    store = store_of(world)
+    await store.list(["0", "1"])
+    held = HeldLease(store, await take(store, "host-a"), world.clock)
+    await held.advance(Checkpoint("4096", 12))
+    unread: Any = Unread(world.other)
+    seen = (await EventProcessorHostStore(unread, "", "$Default", 15, world.clock).list(["0", "1"])).leases
+    assert replace(seen["0"], etag="") == replace(held.lease, etag="")
+    assert seen["0"].etag == (await store.read("0")).etag
+    assert replace(seen["1"], etag="") == Lease("1")
+    blob = await world.other.read("$Default/1", 20_000)
+    assert blob is not None
+    # Other programs keep the metadata, and so do persons.
+    await world.other.put("$Default/1", OF_JAVA % b"1", metadata=blob.info.metadata)
+    assert (await store.list(["0", "1"])).leases["1"].checkpoint == Checkpoint("9", 4)
+    await world.other.put("$Default/1", b"{", metadata=blob.info.metadata)
+    assert (await store.list(["0", "1"])).invalid["1"].rebuild
 
 
 OF_JAVA = b'{"offset":"9","sequenceNumber":4,"epoch":0,"partitionId":"%s","owner":"","token":""}'

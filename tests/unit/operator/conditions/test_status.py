@@ -1,11 +1,12 @@
 """The status: what people read, as a function of the world."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from eventconsumer_api.conditions import ConditionType
+from eventconsumer_api.conditions import ConditionType, Reason
 from eventconsumer_api.host_report import (
     NoticesReport,
     PartitionReport,
@@ -37,6 +38,7 @@ from tests.unit.operator.worlds import (
     stateful_set,
 )
 
+LARGEST_HOSTS, LARGEST_PARTITIONS = 128, 2048
 SCALED = SPEC | {"scaling": {"partitionsPerHost": 4}}  # two hosts for eight partitions
 NAME = application_name(KEY, UID, 1, 1)
 TWO = {"orders-host-0": report(fleet=fleet()), "orders-host-1": report()}
@@ -620,3 +622,24 @@ def test_long_messages_are_cut() -> None:
     problem = Problem(field="spec.sink", reason="ContainerInvalid", message="x" * 5000)
     status = status_of(healthy(reports={"a": report(problems=(problem,))}))
     assert len(message(status, "Stalled")) == MESSAGE_LIMIT
+
+
+def test_the_status_of_the_largest_fleet_is_small_while_all_hosts_have_problems() -> None:
+    """A request to the API server has at most 1.5 MiB; each client that watches gets each version of the status."""
+    ids = [str(number) for number in range(LARGEST_PARTITIONS)]
+    gaps = dict.fromkeys(ids, ",".join(["12345678901234567890-12345678901234567890"] * 2))
+    leader = fleet(LARGEST_PARTITIONS).model_copy(
+        update={"owners": dict.fromkeys(ids, "o" * 206), "gaps": gaps, "gap_events": 2**62}
+    )
+    problems = tuple(
+        Problem(field="spec.sink.container", reason=reason, message=f"partition {number}: " + "m" * 400)
+        for number, reason in enumerate([*Reason] * 2)
+    )
+    reports = {f"orders-host-{number}": report(LARGEST_PARTITIONS, None, problems) for number in range(LARGEST_HOSTS)}
+    reports["orders-host-0"] = report(LARGEST_PARTITIONS, leader, problems)
+    pods = tuple(pod(name, phase="Running") for name in reports)
+    hosts = stateful_set(LARGEST_HOSTS, LARGEST_HOSTS)
+    world = observed(SPEC | SPARK, hosts=hosts, pods=pods, reports=reports)
+    size = len(json.dumps(wire(status_of(world))))
+    print(f"status of {LARGEST_PARTITIONS} partitions and {LARGEST_HOSTS} hosts: {size} bytes")
+    assert size < 100_000

@@ -60,6 +60,18 @@ def test_the_number_of_hosts_for_eight_partitions(scaling: dict[str, Any], hosts
     assert scaling_of(observed(status=status(8)), parse_spec(SPEC | {"scaling": scaling})).replicas == hosts
 
 
+def test_a_host_that_is_being_deleted_and_has_not_reported_the_number_of_partitions_is_replaced() -> None:
+    spec = parse_spec(SPEC)
+    paused = pod("orders-host-0", phase="Running")
+    assert scaling_of(observed(pods=(paused,), hosts=stateful_set(1, 1)), spec).replicas == 1
+    paused["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
+    assert scaling_of(observed(pods=(paused,), hosts=stateful_set(1, 1)), spec).replicas == 2
+    known = observed(pods=(paused,), hosts=stateful_set(1, 1), status=status(1))
+    assert scaling_of(known, spec).replicas == 1  # there is nothing for a second one
+    one = parse_spec(SPEC | {"scaling": {"maxReplicas": 1}})
+    assert scaling_of(observed(pods=(paused,), hosts=stateful_set(1, 1)), one).replicas == 1
+
+
 def test_a_suspended_consumer_forgets_the_number_of_hosts_for_the_lag() -> None:
     before = ScalingStatus.model_validate({"replicas": 8, "reason": "r", "mode": "Lag", "calmSince": NOW})
     spec = parse_spec(LAG | {"suspend": True})

@@ -1,7 +1,7 @@
 """Partitions that a host takes and gives up while it knows the fleet: pure decisions on the test's clock."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import hypothesis.strategies as st
@@ -102,6 +102,25 @@ def test_a_host_gives_up_only_partitions_that_another_host_is_ready_for() -> Non
     here = balancer(me)
     assert group.decide(here, me, Fleet(3, ready=pods(0))).release == ()
     assert set(group.decide(here, me, Fleet(3, ready=pods(0, 2))).release) == group.plan(3, 2)
+
+
+@pytest.mark.parametrize(("count", "moving"), [(8, 2), (64, 16), (1024, 64)])
+def test_some_partitions_move_at_a_time(count: int, moving: int) -> None:
+    group = Group(count)
+    group.own(owner(0), set(group.ids))
+    assert len(group.decide(Balancer(owner(0), Random(1)), owner(0), Fleet(2, pods(0, 1))).release) == moving
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_an_expired_lease_is_acquired_at_once_if_the_host_of_the_plan_is_not_ready(ready: bool) -> None:
+    group = Group()
+    for ordinal in range(2):
+        group.own(owner(ordinal), group.plan(2, ordinal))
+    view, expired = group.view(owner(0)), group.plan(2, 1)
+    leases = {name: replace(lease, leased=name not in expired) for name, lease in view.leases.items()}
+    fleet = Fleet(2, pods(0, 1) if ready else pods(0))
+    found = Balancer(owner(0), Random(1)).decide(replace(view, leases=leases), fleet).acquire
+    assert set(found) == (set() if ready else expired)
 
 
 def test_a_host_that_leaves_gives_up_as_the_others_become_ready() -> None:
