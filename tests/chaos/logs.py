@@ -101,7 +101,8 @@ KNOWN = (
     # Spark's own threads, after the driver has ended its session or an executor is gone.
     Known(
         SPARK,
-        r"Lost executor|ExecutorLost|SparkContext (was|has been) (shut down|stopped)|Job aborted due to stage"
+        r"Lost executor|ExecutorLost|rejected from java\.util\.concurrent\.ThreadPoolExecutor"
+        r"|SparkContext (was|has been) (shut down|stopped)|Job aborted due to stage"
         r"|Py4J(Network|Java)?Error.*(while|An error|Answer)|py4j.*Connection",
         "docs/failure-modes.md",
     ),
