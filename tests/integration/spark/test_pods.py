@@ -47,7 +47,8 @@ class Builders:
             self.conf.set(name, value)
         self.none = getattr(getattr(self.jvm.scala, "None$"), MODULE)
         fabric8 = self.jvm.io.fabric8.kubernetes.client  # it only reads the template: nothing is called
-        settings = fabric8.ConfigBuilder().withMasterUrl("http://127.0.0.1:1").build()
+        # Not the configuration of the user, which a builder without an argument reads.
+        settings = fabric8.ConfigBuilder(fabric8.Config.empty()).withMasterUrl("http://127.0.0.1:1").build()
         self.client = fabric8.KubernetesClientBuilder().withConfig(settings).build()
 
     def executor(self) -> dict[str, Any]:
