@@ -74,9 +74,13 @@ def _train(classpath: str, listed: Path, folder: str) -> None:
     options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     submit = Path(sys.executable).with_name("spark-submit")
     command = [str(submit) if submit.exists() else "spark-submit", *options, str(TRAINING), folder]
-    subprocess.run(command, check=True, cwd=folder, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"})
+    own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}  # spark-submit looks for Spark with Python
+    subprocess.run(command, check=True, cwd=folder, env={**os.environ, **own})
 
 
 if __name__ == "__main__":
     made, *folders = (Path(argument).absolute() for argument in sys.argv[1:])
-    make(made, folders)
+    try:
+        make(made, folders)
+    except subprocess.CalledProcessError as error:  # its text would have all jars
+        sys.exit(f"{error.cmd[0]} ended with exit code {error.returncode}; its output is above")
