@@ -253,7 +253,7 @@ class Accepting:
         """The ends of a partition that has begun and has no file; None: it is another one."""
         if genesis is None and chain.opening is not None:  # no host has opened it in this segment yet
             genesis = Genesis(chain.opening.start, chain.opening.before)
-        if genesis is None or (lease.checkpoint and lease.checkpoint.sequence_number >= genesis.start):
+        if genesis is None or lease.checkpoint is not None:  # a checkpoint, also of another program, decided the start
             return None
         for segment in self.segments:
             if await self._chain(chain.partition, segment).listed():
