@@ -19,6 +19,7 @@ from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.identity.segments import current, list_segments
 from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.partition.dependencies import WriteCheckpoint
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.tools.accept import Accepting, Ends
@@ -401,3 +402,14 @@ async def test_a_repositioning_that_was_interrupted_is_run_again() -> None:
     plan = (await (await stage.person(reposition=True)).examine())[0]
     assert plan.sealed and plan.repositioned and plan.start == 0
     assert (await (await stage.person(reposition=True)).accept(NOW))[0] == segment
+
+
+@virtual
+async def test_a_partition_that_began_at_a_checkpoint_is_not_repositioned() -> None:
+    """Another program has processed the events before it."""
+    stage = await opened(LATEST)
+    stage.overrides["startingPosition"] = EARLIEST
+    person = await stage.person(reposition=True)
+    lease = replace(person.leases["0"], checkpoint=Checkpoint("9", 9))
+    end = (await replace(person, leases={"0": lease}).examine())[0]
+    assert (end.repositioned, end.start) == (False, 10)
