@@ -10,17 +10,23 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from eventconsumer_processor.errors import LeaseLost
-from eventconsumer_storage.errors import StorageError
+from eventconsumer_storage.errors import StorageError, Unavailable
 from eventconsumer_storage.lease_time import Deadline, boottime
 
 RENEW = 0.6  # of the duration
 ATTEMPT = 0.15  # of the duration: one request
 MARGIN = 0.1  # of the duration
 RETRY_SECONDS = 1.0
+FAILED_RENEWALS = 2  # consecutive error responses before they are reported; a missing response is reported at once
 
 
 class Keeper:
-    """Renews one storage lease until it is lost."""
+    """Renews one storage lease until it is lost.
+
+    Attributes:
+        lost: Set when the lease is lost.
+        failure: Why renewals fail at present; None: the last one succeeded, or one of many may have failed.
+    """
 
     def __init__(
         self,
@@ -36,6 +42,8 @@ class Keeper:
         self._seconds = seconds
         self._deadline = Deadline(seconds, seconds * MARGIN, since, clock)
         self._why = ""
+        self.failure: StorageError | None = None
+        self._failures = 0
 
     def check(self) -> None:
         """Verify that the lease is held now.
@@ -59,10 +67,17 @@ class Keeper:
                 async with asyncio.timeout(max(0.01, min(self._deadline.left, self._seconds * ATTEMPT))):
                     await self._renew()
                 self._deadline.renewed(sent)
+                self._failures, self.failure = 0, None
                 pause = self._seconds * RENEW
             except LeaseLost as error:
                 self.lose(str(error))
-            except (StorageError, TimeoutError):
+            except TimeoutError:
+                self.failure = Unavailable(f"no response to the renewal of the lease of {self._what}")
+                pause = RETRY_SECONDS
+            except StorageError as error:
+                self._failures += 1
+                if self._failures >= FAILED_RENEWALS:
+                    self.failure = error
                 pause = RETRY_SECONDS
 
     def lose(self, why: str) -> None:

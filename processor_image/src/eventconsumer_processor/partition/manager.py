@@ -106,7 +106,7 @@ class PartitionManager:
         self._rest_allowed = True
         self._owned: dict[str, _Owned] = {}
         self._acquisitions = Acquisitions(deps, leases, self._begin, self._report_damaged)
-        self._leases_problem: Problem | None = None  # the leases cannot be listed
+        self._leases_problem: Problem | None = None  # the leases cannot be listed, or were lost without a renewal
         self._damaged: dict[str, Problem] = {}  # by partition: its lease cannot be used
         self._asked = deps.clock()  # when the hub was last asked for its partitions
 
@@ -161,7 +161,8 @@ class PartitionManager:
     def problems(self) -> list[Problem]:
         """Problems of the leases and of all owned partitions."""
         pumps = [problem for owned in self._owned.values() for problem in owned.ownership.problems()]
-        own = [self._leases_problem] if self._leases_problem else []
+        renewals = (owned.ownership.renewal_problem() for owned in self._owned.values())
+        own = [problem for problem in (self._leases_problem, *renewals) if problem]
         if self._deps.heard.silent(self._deps.clock()):
             own.append(problems.hub_problem(self._deps.config.event_hub, HubUnreachable(SILENT)))
         return [*own, *self._damaged.values(), *pumps]
@@ -359,6 +360,7 @@ class PartitionManager:
             self._deps.metrics.lease_changes.labels(str(reason)).inc()
         finally:
             self._owned.pop(partition, None)
+            self._leases_problem = ownership.renewal_problem() or self._leases_problem  # until a scan succeeds
             self._deps.metrics.leases.set(len(self._owned))
 
     def _report_damaged(self, partition: str, why: str) -> None:

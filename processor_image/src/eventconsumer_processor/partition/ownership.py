@@ -60,6 +60,11 @@ class PartitionOwnership:
             found.append(problems.rival(self._chain.partition, group, reader=self._rival is PumpEnd.STOLEN))
         return found
 
+    def renewal_problem(self) -> Problem | None:
+        """The problem of storage because of which the lease cannot be renewed, or could not until it was lost."""
+        failure = self._held.keeper.failure
+        return problems.of(self._deps.config, problems.LEASES, failure) if failure else None
+
     @property
     def stopping(self) -> bool:
         """Whether `stop` was called."""

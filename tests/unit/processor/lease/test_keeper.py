@@ -58,6 +58,26 @@ async def test_storage_that_does_not_answer_fences_before_the_lease_ends() -> No
 
 
 @virtual
+async def test_one_error_of_storage_is_no_problem_and_two_are() -> None:
+    busy = Unavailable("busy")
+    responses = iter([busy, None, busy, busy, None])
+
+    async def renew() -> None:
+        if error := next(responses):
+            raise error
+
+    keeper = keeper_of(renew)
+    running = asyncio.create_task(keeper.run())
+    failures = []
+    for _ in range(60):  # renewals at 18, 19, 37, 38 and 39
+        await asyncio.sleep(1)
+        failures.append(keeper.failure)
+    running.cancel()
+    assert failures.count(busy) == 1
+    assert failures.count(None) == 59
+
+
+@virtual
 async def test_a_hanging_renewal_fences_in_time_too() -> None:
     clock = asyncio.get_running_loop().time
     began = clock()
@@ -73,7 +93,12 @@ async def test_a_renewal_that_hangs_leaves_time_for_another_one() -> None:
     clock = asyncio.get_running_loop().time
     began = clock()
     keeper = keeper_of(lambda: asyncio.sleep(next(hang)))
-    await keeper.run()  # sent at 18 and given up at 22.5, sent again at 23.5: good until 50.5
+    running = asyncio.create_task(keeper.run())  # sent at 18 and given up at 22.5, sent again at 23.5: good until 50.5
+    await asyncio.sleep(23)
+    assert "no response" in str(keeper.failure)
+    await asyncio.sleep(1)
+    assert keeper.failure is None
+    await running
     assert 50 < clock() - began < 51
 
 
