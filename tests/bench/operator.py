@@ -1,8 +1,8 @@
 """What the operator costs: many resources against a real API server, without hosts or with one each.
 
 `python -m tests.bench.operator --count 300 --count 1000 --hosts` prints for each number: from the start until every
-resource has a status, a minute of rest, a restart, and the loss of all watches - with processor time, memory, and API
-calls. It takes up to ten minutes for 1,000 resources on a quiet machine with two cores.
+resource has a status, a minute of rest, a minute in which events flow, a restart, and the loss of all watches - with
+processor time, memory, and API calls. It takes up to ten minutes for 1,000 resources on a quiet machine with two cores.
 """
 
 import argparse
@@ -122,6 +122,58 @@ def kubectl(server: ApiServerProcess, *arguments: str, stdin: bytes | None = Non
     )
 
 
+class Hosts:
+    """One server at `HOSTS`, as the host of every resource; its watermark and its storage requests move.
+
+    Attributes:
+        busy: Whether events flow: then the numbers of files and of events that are not in files yet change, too.
+    """
+
+    def __init__(self) -> None:
+        self.busy = False
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Serve until the end of the block."""
+        application = web.Application()
+        application.router.add_get("/status", self._respond)
+        application.router.add_post(FLEET_PATH, self._hear)
+        runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, HOSTS, HOST_PORT).start()
+            yield
+        finally:
+            await runner.cleanup()
+
+    async def _respond(self, _: web.Request) -> web.Response:
+        return web.Response(text=self._report().model_dump_json(by_alias=True), content_type="application/json")
+
+    async def _hear(self, request: web.Request) -> web.Response:
+        await request.read()
+        prefers = request.headers.get("Prefer") == "return=representation"
+        return await self._respond(request) if prefers else web.Response(status=204)
+
+    def _report(self) -> HostReport:
+        """The report of a host that leads."""
+        now = datetime.now(UTC)
+        moved = int(now.timestamp()) if self.busy else 0
+        ids = [str(number) for number in range(PARTITIONS)]
+        lag = PartitionLag(events=moved % 100, seconds=float(moved % 10))
+        fleet = FleetReport(
+            chain="00000000000000c1", partition_count=PARTITIONS, hub_created_at=datetime(2026, 1, 1, tzinfo=UTC),
+            owners=dict.fromkeys(ids, "host"), lag_events=PARTITIONS * lag.events, lag_seconds=lag.seconds,
+            lags=dict.fromkeys(ids, lag), files=3 + moved, events=100 + 100 * moved, bytes=1000 + 1000 * moved,
+            watermark=WatermarkReport(files=now),
+        )  # fmt: skip
+        return HostReport(
+            owner="host", state=HostState.RUNNING, partition_count=PARTITIONS,
+            partitions=tuple(PartitionReport(id=each, epoch=1) for each in ids), fleet=fleet,
+            hub_silent_seconds=now.timestamp() % 5,
+            storage=StorageReport(calls_per_hour=now.timestamp() % 3600, idle_calls_per_hour=500),
+        )  # fmt: skip
+
+
 async def measure(source: Path, count: int, *, hosts: bool) -> None:
     """Run the operator of a source tree over `count` resources, and print what it uses.
 
@@ -133,17 +185,20 @@ async def measure(source: Path, count: int, *, hosts: bool) -> None:
     with api_server(source) as server:
         settings = client.Configuration()
         await config.load_kube_config(config_file=str(server.kubeconfig()), client_configuration=settings)
-        async with client.ApiClient(settings) as connection, reporting() if hosts else contextlib.nullcontext():
+        found = Hosts() if hosts else None
+        async with client.ApiClient(settings) as connection, found.serving() if found else contextlib.nullcontext():
             await at_once(lambda number: create(connection, number), count)
             operator = start(source, server)
             try:
-                await phases(operator, server, connection, count, hosts=hosts)
+                await phases(operator, server, connection, count, found)
             finally:
                 operator.stop()
 
 
-async def phases(operator: "Operator", server: ApiServerProcess, connection: Any, count: int, *, hosts: bool) -> None:
-    """Start, rest, restart, loss of all watches; a line for each."""
+async def phases(
+    operator: "Operator", server: ApiServerProcess, connection: Any, count: int, hosts: Hosts | None
+) -> None:
+    """Start, rest, events, restart, loss of all watches; a line for each."""
 
     def say(phase: str, usage: Usage) -> None:
         memory = f"RSS {operator.memory('VmRSS'):.0f} MiB, at most {operator.memory('VmHWM'):.0f}"
@@ -158,6 +213,13 @@ async def phases(operator: "Operator", server: ApiServerProcess, connection: Any
     with operator.used() as used:
         await asyncio.sleep(IDLE_SECONDS)
     say("rest", used())
+    if hosts:
+        hosts.busy = True
+        await asyncio.sleep(CALM_SECONDS)
+        with operator.used() as used:
+            await asyncio.sleep(IDLE_SECONDS)
+        say("events flow to all", used())
+        hosts.busy = False
     operator.stop()
     operator.start()
     with operator.used() as used:
@@ -228,46 +290,6 @@ async def run_host(connection: Any, number: int) -> None:
     counts = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas", "availableReplicas"), 1)
     status = counts | {"observedGeneration": stateful_set["metadata"]["generation"]}
     await apps.patch_namespaced_stateful_set_status(name, NAMESPACE, {"status": status})
-
-
-@asynccontextmanager
-async def reporting() -> AsyncIterator[None]:
-    """A host at `HOSTS` that has drained everything; its watermark and its storage requests move."""
-
-    async def respond(_: web.Request) -> web.Response:
-        return web.Response(text=report().model_dump_json(by_alias=True), content_type="application/json")
-
-    async def hear(request: web.Request) -> web.Response:
-        await request.read()
-        return web.Response(status=204)
-
-    application = web.Application()
-    application.router.add_get("/status", respond)
-    application.router.add_post(FLEET_PATH, hear)
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, HOSTS, HOST_PORT).start()
-        yield
-    finally:
-        await runner.cleanup()
-
-
-def report() -> HostReport:
-    """What each host says."""
-    now = datetime.now(UTC)
-    ids = [str(number) for number in range(PARTITIONS)]
-    fleet = FleetReport(
-        chain="00000000000000c1", partition_count=PARTITIONS, hub_created_at=datetime(2026, 1, 1, tzinfo=UTC),
-        owners=dict.fromkeys(ids, "host"), lag_events=0, lag_seconds=0.0,
-        lags=dict.fromkeys(ids, PartitionLag(events=0, seconds=0.0)), files=3, events=100, bytes=1000,
-        watermark=WatermarkReport(files=now),
-    )  # fmt: skip
-    return HostReport(
-        owner="host", state=HostState.RUNNING, partition_count=PARTITIONS,
-        partitions=tuple(PartitionReport(id=each, epoch=1) for each in ids), fleet=fleet,
-        storage=StorageReport(calls_per_hour=now.timestamp() % 3600, idle_calls_per_hour=500),
-    )  # fmt: skip
 
 
 async def until(done: Callable[[], bool], operator: "Operator", pause: float = 0.5) -> None:

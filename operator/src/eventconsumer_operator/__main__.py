@@ -23,7 +23,7 @@ from eventconsumer_api.labels import HOST_PORT
 from eventconsumer_api.terminal import guarded
 from eventconsumer_operator.controller import Controller
 from eventconsumer_operator.fleet.key import FleetKey, FleetKeyError
-from eventconsumer_operator.fleet.messages import Fleets, HttpMessenger
+from eventconsumer_operator.fleet.messages import Fleets
 from eventconsumer_operator.health import Health, LoopLag, WorkHealth, serve
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import KubernetesApi, NoCluster, connect
@@ -66,11 +66,10 @@ async def run(settings: Settings) -> None:
                 queue: WorkQueue[Key] = WorkQueue()
                 QueueState(queue)
                 store = Store(clusterwide="" in settings.namespaces, kinds=watched_kinds(settings.spark_launchers))
-                fleets = Fleets(api, HttpMessenger(session, HOST_PORT), FleetKey.load(settings.fleet_key_file))
+                hosts = HttpHosts(session, HOST_PORT)
+                fleets = Fleets(api, hosts, FleetKey.load(settings.fleet_key_file))
                 histories = None if settings.status_page_port is None else Histories()
-                reconciler = Reconciler(
-                    api, store, HttpHosts(session, HOST_PORT), settings, fleets, histories=histories
-                )
+                reconciler = Reconciler(api, store, hosts, settings, fleets, histories=histories)
                 resync = Resync(api, store, settings.namespaces, queue.add, settings.resync_seconds)
                 now = WorkHealth(queue, resync, lag, lambda: dead_watchers(settings.namespaces, store.served))
                 await _until_one_ends(

@@ -23,21 +23,18 @@ from eventconsumer_operator.kube.denials import Denials
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.writethrough import WriteThrough
+from eventconsumer_operator.pace import moving_seconds, numbers_seconds, resting_seconds, starting_seconds
 from eventconsumer_operator.page.histories import Histories
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.hosts import Hosts
-from eventconsumer_operator.resource.load import load
+from eventconsumer_operator.resource.load import objects_of, with_reports
 from eventconsumer_operator.resource.observed import Observed
-from eventconsumer_operator.rest import PLAN_SECONDS, Rest, digest, is_at_rest
+from eventconsumer_operator.rest import PLAN_SECONDS, Rest, digest_of_objects, digest_of_reports, is_at_rest
 from eventconsumer_operator.settings import Settings
 
 _log = structlog.get_logger(__name__)
 
-STARTING_SECONDS = 1.0  # time between reconciles while hosts are about to be ready: partitions await assignment
-MOVING_SECONDS = 3.0  # time between reconciles while the status changes
-RESTING_SECONDS = 15.0  # time between reconciles at rest: hosts report problems only when asked
 CALM_SECONDS = 30.0  # a resource whose status did not change for this long is at rest, ready or stuck
-NUMBERS_SECONDS = 3.0  # shortest time between writes of a status in which only numbers changed
 
 
 @dataclass(frozen=True)
@@ -104,8 +101,8 @@ class Reconciler:
         refusals = self._store.refusals(key.namespace)
         if not self._store.synced(key.namespace) and not refusals:
             return Next(None)  # the first list calls again
-        observed = await load(self._store, self._hosts, key)
-        if observed is None:
+        objects = objects_of(self._store, key)
+        if objects is None:
             self._memory.pop(key, None)
             self._denials.forget(key)
             self._recorder.forget(key)
@@ -116,9 +113,15 @@ class Reconciler:
             metrics.RESOURCES.forget(key)
             return Next(None)
         memory = self._memory.get(key, _Memory())
-        seen = digest(observed)
-        if not refusals and memory.rest and await self._looked(observed, seen, memory.rest):
-            return replace(_next((), observed.consumer.status, calm=True, starting=False), looked=True)
+        seen = digest_of_objects(objects)
+        rest = memory.rest if not refusals and _holds(memory.rest, seen) else None
+        told = await self._fleets.repeat(objects) if rest and self._fleets else {}
+        observed = await with_reports(objects, self._hosts, told)
+        said = digest_of_reports(observed.reports, observed.replay_reports)
+        if rest and rest.reports == said:
+            if self._histories is not None:
+                self._histories.record(observed, observed.consumer.status)
+            return replace(self._next((), observed.consumer.status, calm=True, starting=False), looked=True)
         plan, outcome = await self._plan_and_apply(observed)
         now = asyncio.get_running_loop().time()
         errors = self._denials.weighed(key, (*outcome.errors, *refusals), now)
@@ -140,18 +143,28 @@ class Reconciler:
         leaving = plan is not None and bool(plan.running.leaving)
         calm = now - memory.changed >= CALM_SECONDS and not leaving
         if calm and is_at_rest(observed, plan, errors, status):
-            memory = replace(memory, rest=Rest(seen, now + PLAN_SECONDS, hosts))
+            memory = replace(memory, rest=Rest(seen, said, now + PLAN_SECONDS))
         self._memory[key] = memory
-        return _next(errors, status, calm=calm, starting=not calm and _are_starting(observed, status))
+        return self._next(errors, status, calm=calm, starting=not calm and _are_starting(observed, status))
 
-    async def _looked(self, observed: Observed, seen: bytes, rest: Rest) -> bool:
-        """Whether the last plan still holds; then what does not need a plan is done."""
-        if seen != rest.digest or asyncio.get_running_loop().time() >= rest.until:
-            return False
-        await self._send(observed, rest.hosts)
-        if self._histories is not None:
-            self._histories.record(observed, observed.consumer.status)
-        return True
+    def _next(
+        self, errors: tuple[OperatorError, ...], status: EventConsumerStatus, *, calm: bool, starting: bool
+    ) -> Next:
+        if any(isinstance(error, Transient) for error in errors):
+            return Next(None, failed=True)
+        delays = [error.delay for error in errors if isinstance(error, DependencyNotReady)]
+        if delays:
+            return Next(min(delays))
+        # Pending files become a batch, and a batch a Job, without a watch event.
+        waiting = bool(status.lag.events or (status.spark and status.spark.pending_files))
+        moving = self._moving()
+        if calm and not waiting:
+            return Next(resting_seconds(len(self._memory) - moving))
+        return Next(starting_seconds(moving) if starting else moving_seconds(moving))
+
+    def _moving(self) -> int:
+        """The number of resources that are not at rest."""
+        return sum(memory.rest is None for memory in self._memory.values())
 
     async def _send(self, observed: Observed, hosts: int | None) -> None:
         if self._fleets and hosts is not None:
@@ -171,7 +184,7 @@ class Reconciler:
     async def _write(self, observed: Observed, status: EventConsumerStatus, since: float) -> bool:
         """Write the status; return whether it was written. `since`: seconds since the last write."""
         consumer = observed.consumer
-        if since < NUMBERS_SECONDS and same_but_numbers(status, consumer.status):
+        if since < numbers_seconds(self._moving()) and same_but_numbers(status, consumer.status):
             return False
         if since < PLAN_SECONDS and same_but_moving(status, consumer.status):
             return False
@@ -194,6 +207,11 @@ class Reconciler:
         return True
 
 
+def _holds(rest: Rest | None, objects: bytes) -> bool:
+    """Whether the last plan of a resource at rest may hold: the reports decide."""
+    return rest is not None and rest.objects == objects and asyncio.get_running_loop().time() < rest.until
+
+
 def _wanted_hosts(observed: Observed, plan: Plan | None) -> int | None:
     """Desired hosts; without a plan those of the last valid plan. None: there was none."""
     if plan:
@@ -206,16 +224,3 @@ def _are_starting(observed: Observed, status: EventConsumerStatus) -> bool:
     """Whether there are pods whose hosts do not run yet."""
     running = sum(report.state is HostState.RUNNING for report in observed.reports.values())
     return running < min(status.hosts.desired, len(observed.pods))
-
-
-def _next(errors: tuple[OperatorError, ...], status: EventConsumerStatus, *, calm: bool, starting: bool) -> Next:
-    if any(isinstance(error, Transient) for error in errors):
-        return Next(None, failed=True)
-    delays = [error.delay for error in errors if isinstance(error, DependencyNotReady)]
-    if delays:
-        return Next(min(delays))
-    # Pending files become a batch, and a batch a Job, without a watch event.
-    waiting = bool(status.lag.events or (status.spark and status.spark.pending_files))
-    if calm and not waiting:
-        return Next(RESTING_SECONDS)
-    return Next(STARTING_SECONDS if starting else MOVING_SECONDS)

@@ -1,21 +1,23 @@
 """Rest: a resource whose inputs are the same as at its last plan is only looked at. Pure.
 
 A plan and its application cost most of a reconcile. Both are functions of the observed state and of the time, so they
-are skipped while the digest of the observed state stays the same and nothing is due by time. A look still reads the
-reports of the hosts, and sends them the operator message.
+are skipped while the observed state stays the same and nothing is due by time. A look still sends the hosts the last
+operator message, and reads their reports.
 
-The digest leaves out what moves while nothing happens: watermarks and the rate of storage requests. The status shows
-them as of the last plan, which is at most `PLAN_SECONDS` old.
+The digest of reports leaves out what moves while nothing happens. The status shows watermarks and the rate of storage
+requests as of the last plan, which is at most `PLAN_SECONDS` old. A host that does not hear the hub reports a problem
+before its silence has a consequence.
 """
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
 from typing import Any
 
 from eventconsumer_api.conditions import UNREACHABLE
+from eventconsumer_api.host_report import HostReport
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.remedies import severity
 from eventconsumer_api.status import EventConsumerStatus
@@ -27,32 +29,40 @@ from eventconsumer_operator.spark.applications import application_of
 
 PLAN_SECONDS = 300.0  # longest time between plans: objects age, and the status shows moving numbers
 PATIENCE = timedelta(minutes=5)  # after the last of the times from which on a problem is told in other words
-_MOVING: dict[str, Any] = {"storage": True, "fleet": {"watermark": True}}  # fields of a report
+_MOVING: dict[str, Any] = {"storage": True, "hub_silent_seconds": True, "fleet": {"watermark": True}}  # of a report
 
 
 @dataclass(frozen=True)
 class Rest:
     """Memory of the last plan of a resource at rest.
 
+    A plan depends on objects, reports and the time; the status is its own memory.
+
     Attributes:
-        digest: Of the observed state, see `digest`.
+        objects: Digest of the objects.
+        reports: Digest of the reports.
         until: Time of the next plan, event loop's clock.
-        hosts: Desired number of hosts; None: there was no valid plan.
     """
 
-    digest: bytes
+    objects: bytes
+    reports: bytes
     until: float
-    hosts: int | None
 
 
-def digest(observed: Observed) -> bytes:
-    """Digest of all that a plan depends on, except for the time and for the status, which is its own memory."""
+def digest_of_objects(observed: Observed) -> bytes:
+    """Digest of the spec, the children and the pods."""
     consumer = observed.consumer
     found = hashlib.blake2b(f"{consumer.uid} {consumer.generation}\n".encode(), digest_size=16)
     for manifest in _manifests(observed):
         metadata = manifest["metadata"]
         found.update(f"{metadata.get('uid', '')} {metadata.get('resourceVersion', '')}\n".encode())
-    for name, report in chain(observed.reports.items(), observed.replay_reports.items()):
+    return found.digest()
+
+
+def digest_of_reports(*reports: Mapping[str, HostReport]) -> bytes:
+    """Digest of the reports of hosts, by pod name, without what always moves."""
+    found = hashlib.blake2b(digest_size=16)
+    for name, report in chain.from_iterable(each.items() for each in reports):
         found.update(f"{name}\n{report.model_dump_json(exclude=_MOVING)}\n".encode())
     return found.digest()
 

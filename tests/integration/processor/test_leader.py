@@ -1,12 +1,14 @@
 """The leading host: what it measures, and the batches it freezes, also across leaders."""
 
 import io
+import time
 
 import fastavro
 from azure.core import MatchConditions
 
 from eventconsumer_api.batch import manifest_name
 from eventconsumer_api.host_report import FleetReport
+from eventconsumer_operator.rest import digest_of_reports
 from tests.integration.processor.batches import PREFIX, commit_batch, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess
@@ -35,6 +37,13 @@ def wait_fleet(orders: Consumer, events: int, *hosts: HostProcess) -> FleetRepor
     return found[0]
 
 
+def says_the_same(*hosts: HostProcess) -> bool:
+    """Whether the operator sees no change between two reports of the hosts."""
+    before = {host.name: host.report() for host in hosts}
+    time.sleep(3)
+    return digest_of_reports(before) == digest_of_reports({host.name: host.report() for host in hosts})
+
+
 def test_one_host_leads_and_measures_all(consumer: MakeConsumer) -> None:
     orders = consumer(partitions=4)
     orders.publish(1000)
@@ -53,6 +62,7 @@ def test_one_host_leads_and_measures_all(consumer: MakeConsumer) -> None:
     assert fleet.last_file_time is not None
     assert fleet.open_batch is None
     assert (fleet.pending_files, fleet.pending_bytes, fleet.pending_seconds) == (0, 0, 0)  # nothing waits for Spark
+    wait_until(lambda: says_the_same(first, second), "two reports of a host at rest are the same to the operator")
 
 
 def test_batches_are_contiguous_and_one_at_a_time_across_leaders(consumer: MakeConsumer) -> None:

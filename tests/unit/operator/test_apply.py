@@ -12,10 +12,9 @@ from eventconsumer_operator.errors import Changed, NameTaken
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, SERVICE, STATEFUL_SET, difference
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_operator.resource.load import load
 from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.unit.operator.test_reconcile import FakeHosts
-from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, spec_with
+from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, load, spec_with
 
 
 async def once(api: FakeKubernetes, key: Key = KEY) -> Outcome:

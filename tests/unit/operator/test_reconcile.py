@@ -11,6 +11,8 @@ import pytest
 from eventconsumer_api.host_report import HostReport, HostState, StorageReport, WatermarkReport
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.errors import Forbidden, OperatorError, Transient
+from eventconsumer_operator.fleet.key import FleetKey
+from eventconsumer_operator.fleet.messages import Fleets
 from eventconsumer_operator.kube.api import Api
 from eventconsumer_operator.kube.denials import PATIENCE_SECONDS, RETRY_SECONDS
 from eventconsumer_operator.kube.manifest import (
@@ -25,11 +27,11 @@ from eventconsumer_operator.kube.manifest import (
 )
 from eventconsumer_operator.kube.resync import Resync
 from eventconsumer_operator.kube.store import Store
-from eventconsumer_operator.reconcile import CALM_SECONDS, MOVING_SECONDS, RESTING_SECONDS, STARTING_SECONDS, Reconciler
-from eventconsumer_operator.resource.load import load
+from eventconsumer_operator.pace import MOVING_SECONDS, RESTING_SECONDS, STARTING_SECONDS
+from eventconsumer_operator.reconcile import CALM_SECONDS, Reconciler
 from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.support.fakes.virtual import virtual
-from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPARK, SPEC, Told, batch, fleet, report
+from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPARK, SPEC, Told, batch, fleet, load, report
 
 
 class FakeHosts:
@@ -37,9 +39,19 @@ class FakeHosts:
 
     def __init__(self) -> None:
         self.answer: HostReport | None = None
+        self.read = 0  # reports
+        self.told: list[bytes] = []  # messages
 
     async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:
+        self.read += len(addresses)
         return dict.fromkeys(addresses, self.answer) if self.answer else {}
+
+    async def send(
+        self, addresses: Mapping[str, str], body: bytes, signature: str, *, ask: bool = False
+    ) -> dict[str, HostReport]:
+        assert signature
+        self.told.append(body)
+        return dict.fromkeys(addresses, self.answer) if self.answer and ask else {}
 
 
 class Cluster:
@@ -52,7 +64,8 @@ class Cluster:
         self.reconciler = self.new_operator()
 
     def new_operator(self, api: Api | None = None) -> Reconciler:
-        return Reconciler(api or self.api, self.api.mirror(), self.hosts, SETTINGS)
+        fleets = Fleets(api or self.api, self.hosts, FleetKey.load(None))
+        return Reconciler(api or self.api, self.api.mirror(), self.hosts, SETTINGS, fleets)
 
     def follow(self) -> None:
         """What StatefulSet controller and kubelet do until they have nothing left to do."""
@@ -177,7 +190,8 @@ async def test_an_hour_of_rest_is_looks_and_few_plans_and_writes() -> None:
         # What moves while no event flows.
         moved = fleet().model_copy(update={"watermark": WatermarkReport(files=NOW + timedelta(seconds=passed))})
         storage = StorageReport(calls_per_hour=1000 + passed, idle_calls_per_hour=500)
-        cluster.hosts.answer = report(fleet=moved).model_copy(update={"storage": storage})
+        silence = {"storage": storage, "hub_silent_seconds": passed * 0.37 % 5}
+        cluster.hosts.answer = report(fleet=moved).model_copy(update=silence)
         result = await cluster.reconciler.reconcile(KEY)
         looks, plans = looks + result.looked, plans + (not result.looked)
         assert result.delay is not None
@@ -204,6 +218,22 @@ async def test_a_change_ends_the_rest_at_the_next_look() -> None:
     cluster.api.remove(STATEFUL_SET, "shop", "orders-host")
     await cluster.reconciler.reconcile(KEY)
     assert cluster.api.peek(STATEFUL_SET, "shop", "orders-host")
+
+
+@virtual
+async def test_a_look_is_one_request_for_each_host() -> None:
+    cluster = Cluster(SPEC)
+    cluster.hosts.answer = report(fleet=fleet())
+    await cluster.settle()
+    await asyncio.sleep(CALM_SECONDS)
+    await cluster.reconciler.reconcile(KEY)
+    read, told = cluster.hosts.read, len(cluster.hosts.told)
+    assert (await cluster.reconciler.reconcile(KEY)).looked
+    assert (cluster.hosts.read, len(cluster.hosts.told)) == (read, told + 1)
+    # A host reports a change: the plan that follows needs no further request for reports, and tells the new state.
+    cluster.hosts.answer = report(fleet=fleet()).model_copy(update={"state": HostState.BLOCKED})
+    assert not (await cluster.reconciler.reconcile(KEY)).looked
+    assert (cluster.hosts.read, len(cluster.hosts.told)) == (read, told + 3)
 
 
 async def test_nothing_to_do_for_a_resource_that_is_gone_or_goes(cluster: Cluster) -> None:

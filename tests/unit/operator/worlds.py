@@ -9,6 +9,9 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import STATEFUL_SET
+from eventconsumer_operator.kube.store import Store
+from eventconsumer_operator.resource.hosts import Hosts
+from eventconsumer_operator.resource.load import objects_of, with_reports
 from eventconsumer_operator.resource.observed import Consumer, Observed
 from eventconsumer_operator.settings import Settings
 
@@ -38,6 +41,12 @@ def spec_with(path: str, value: Any, base: dict[str, Any] = SPEC) -> dict[str, A
         node = node.setdefault(folder, {})
     node[last] = value
     return spec
+
+
+async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
+    """The observed state of a resource."""
+    objects = objects_of(store, key)
+    return objects and await with_reports(objects, hosts)
 
 
 def consumer(

@@ -27,7 +27,7 @@ NAMED_MAX = 1024  # owners that were never observed as pods; a resource has at m
 NAMED_SECONDS = timedelta(seconds=30)  # between two direct reads for such owners
 # Of the owners in a message. With the names of 1,024 ready pods, 61 KiB, a message has less than FLEET_MAX_BYTES.
 GONE_MAX_BYTES = 192 * 1024
-_UID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_HOST = re.compile(r"-(0|[1-9][0-9]{0,3})\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # ordinal and uid
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ def _holders(observed: Observed) -> set[str]:
     if observed.fleet is None:
         return set()
     first = f"{observed.consumer.reference.path}/{host_name(observed.consumer.key)}"
-    ours = re.compile(rf"{re.escape(first)}-(0|[1-9][0-9]{{0,3}})\.{_UID}")
-    found = {owner: ours.fullmatch(owner) for owner in observed.fleet.owners.values()}
+    owners = (owner for owner in observed.fleet.owners.values() if owner.startswith(first))
+    found = {owner: _HOST.fullmatch(owner, len(first)) for owner in owners}
     hosts = _hosts(observed)
     return {owner for owner, match in found.items() if match and int(match[1]) < hosts}
 

@@ -1,79 +1,68 @@
-"""Sends operator messages to all hosts of a resource: `FleetMessage`, signed, on `POST /fleet`.
+"""Operator messages to all hosts of a resource: `FleetMessage`, signed, on `POST /fleet`.
 
 Hosts work without them, so no error here fails a reconcile: a host that does not answer gets the next message. Only
 hosts that just reported get a message, so an unreachable host costs one time limit per reconcile.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
-import aiohttp
 import structlog
 
 from eventconsumer_api import labels
-from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
-from eventconsumer_api.log_throttle import LogThrottle
-from eventconsumer_operator import metrics
+from eventconsumer_api.fleet import FleetMessage
+from eventconsumer_api.host_report import HostReport
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.fleet.host_liveness import Liveness, confirm, look, message
 from eventconsumer_operator.fleet.key import FleetKey
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import Api
 from eventconsumer_operator.kube.manifest import POD, name_of
-from eventconsumer_operator.resource.hosts import TIMEOUT, url_host
 from eventconsumer_operator.resource.names import selector
 from eventconsumer_operator.resource.observed import Observed
 
 _log = structlog.get_logger(__name__)
 
-_TEXT_BYTES = 500  # of an answer that rejects a message
 _NAMED = 10  # hosts that a log entry names
 
 
 class Messenger(Protocol):
     """Sends operator messages."""
 
-    async def send(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
-        """Send a message to all hosts; addresses by pod name. Failures are counted and logged only."""
+    async def send(
+        self, addresses: Mapping[str, str], body: bytes, signature: str, *, ask: bool = False
+    ) -> dict[str, HostReport]:
+        """Send a message to all hosts; failures are counted and logged only.
+
+        Args:
+            addresses: By pod name.
+            body: The message.
+            signature: Of the body, base64.
+            ask: Prefer reports as responses.
+
+        Returns:
+            Reports by pod name.
+        """
 
 
-class HttpMessenger:
-    """`Messenger` over HTTP."""
+@dataclass(frozen=True)
+class _Told:
+    """Memory of one resource.
 
-    def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
-        """Use `session`, which the caller closes, and the port on which all hosts answer."""
-        self._session = session
-        self._port = port
-        self._repeats = LogThrottle()
+    Attributes:
+        uid: Of the resource.
+        liveness: Liveness of its hosts.
+        message: The last message; None: none was sent.
+        addresses: Of the hosts to which it was sent, by pod name.
+    """
 
-    async def send(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
-        """See `Messenger`."""
-        results = await asyncio.gather(*(self._send(*each, body, signature) for each in addresses.items()))
-        for result in results:
-            metrics.FLEET_MESSAGES.labels(result).inc()
-
-    async def _send(self, name: str, address: str, body: bytes, signature: str) -> str:
-        try:
-            async with self._session.post(
-                f"http://{url_host(address)}:{self._port}{FLEET_PATH}",
-                data=body,
-                headers={FLEET_SIGNATURE_HEADER: signature, "Content-Type": "application/json"},
-                timeout=TIMEOUT,
-                allow_redirects=False,
-                auto_decompress=False,
-            ) as answer:
-                if answer.status < 300:
-                    self._repeats.over(name)
-                    return "delivered"
-                why = (await answer.content.read(_TEXT_BYTES)).decode(errors="replace").strip()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            _log.debug("operator message not delivered to a host", host=name, error=f"{type(error).__name__}: {error}")
-            return "unreachable"
-        if times := self._repeats.again(name):  # the host chooses the text, so a new text is not logged at once
-            _log.info("a host rejected an operator message", host=name, http=answer.status, why=why, times=times)
-        return "refused"
+    uid: str
+    liveness: Liveness = field(default_factory=Liveness)
+    message: FleetMessage | None = None
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
 
 class Fleets:
@@ -100,11 +89,11 @@ class Fleets:
         self._key = key
         self._clock = clock
         self._generation = 0
-        self._livenesses: dict[Key, tuple[str, Liveness]] = {}
+        self._told: dict[Key, _Told] = {}
 
     def forget(self, key: Key) -> None:
         """Forget a resource that was deleted."""
-        self._livenesses.pop(key, None)
+        self._told.pop(key, None)
 
     async def send(self, observed: Observed, hosts: int) -> None:
         """Send a message to the hosts of one resource.
@@ -114,18 +103,34 @@ class Fleets:
             hosts: Desired number of hosts.
         """
         key, uid = observed.consumer.key, observed.consumer.uid
-        of, before = self._livenesses.get(key, (uid, Liveness()))
-        liveness, suspects = look(before if of == uid else Liveness(), observed)
+        before = self._told.get(key, _Told(uid))
+        liveness, suspects = look(before.liveness if before.uid == uid else Liveness(), observed)
         if suspects:
             liveness = await self._confirm(observed, liveness, suspects)
-        self._livenesses[key] = (uid, liveness)
         pods = {name_of(pod): pod["status"]["podIP"] for pod in observed.pods if pod.get("status", {}).get("podIP")}
         addresses = {name: address for name, address in pods.items() if name in observed.reports}
-        if addresses:
-            self._generation = max(self._generation + 1, int(self._clock() * 1000))
-            told = message(observed, liveness, hosts, self._generation)
-            body = told.model_dump_json(by_alias=True).encode()
-            await self._messenger.send(addresses, body, self._key.sign(body))
+        self._told[key] = _Told(uid, liveness, message(observed, liveness, hosts, 0), addresses)
+        await self._send(key, observed.now, ask=False)
+
+    async def repeat(self, observed: Observed) -> dict[str, HostReport]:
+        """Send the last message to the hosts of a resource at rest again.
+
+        Args:
+            observed: The objects, which are the same as at the last message.
+
+        Returns:
+            Reports by pod name, of hosts that return them.
+        """
+        return await self._send(observed.consumer.key, observed.now, ask=True)
+
+    async def _send(self, key: Key, now: datetime, *, ask: bool) -> dict[str, HostReport]:
+        told = self._told.get(key)
+        if told is None or told.message is None or not told.addresses:
+            return {}
+        self._generation = max(self._generation + 1, int(self._clock() * 1000))
+        current = told.message.model_copy(update={"generation": self._generation, "time": now})
+        body = current.model_dump_json(by_alias=True).encode()
+        return await self._messenger.send(told.addresses, body, self._key.sign(body), ask=ask)
 
     async def _confirm(self, observed: Observed, liveness: Liveness, suspects: frozenset[str]) -> Liveness:
         key = observed.consumer.key

@@ -1,4 +1,7 @@
-"""Reads the reports of hosts: GET http://<pod>:8080/status, concurrently, with short time limits.
+"""Talks to hosts over HTTP, concurrently and with short time limits: reads reports, and sends operator messages.
+
+`GET /status` of a host returns its report. `POST /fleet` takes an operator message, and returns the report too if the
+request prefers that (`Prefer: return=representation`, RFC 7240): a resource at rest costs one request for each host.
 
 A host that does not answer is absent from the result. A host runs code of users, so only well-formed answers within the
 limits of `HostReport` and of this module are accepted, and the log has one entry per resource in five minutes. No
@@ -8,16 +11,20 @@ credential is sent or expected.
 import asyncio
 import ipaddress
 import weakref
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
 import aiohttp
 import structlog
 from pydantic import ValidationError
 
+from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
 from eventconsumer_api.host_report import REPORT_MAX_BYTES, HostReport
 from eventconsumer_api.log_throttle import LogThrottle
+from eventconsumer_operator import metrics
 
 _log = structlog.get_logger(__name__)
 
@@ -26,6 +33,7 @@ RESOURCE_MAX_BYTES = 3 * REPORT_MAX_BYTES  # 1,024 hosts, of which two lead, rep
 # Reports in memory take up to ten times their size: 160 MiB. A thousand reports of hubs with 32 partitions fit.
 HELD_MAX_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
+_REFUSAL_BYTES = 500  # of an answer that rejects a message
 
 
 class _ReportRefused(Exception):  # noqa: N818 - named after what happened
@@ -53,30 +61,94 @@ class Hosts(Protocol):
 
 
 class HttpHosts:
-    """`Hosts` over HTTP."""
+    """`Hosts` and `fleet.messages.Messenger` over HTTP."""
 
     def __init__(self, session: aiohttp.ClientSession, port: int) -> None:
         """Use `session`, which the caller closes, and the port on which all hosts answer."""
         self._session = session
         self._port = port
         self._repeats = LogThrottle()
+        self._refusals = LogThrottle()  # of messages
         self._held = 0  # bytes of all reports that are being read or in memory
 
     async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:
         """See `Hosts`."""
+        return await self._each(addresses, self._report)
+
+    async def send(
+        self, addresses: Mapping[str, str], body: bytes, signature: str, *, ask: bool = False
+    ) -> dict[str, HostReport]:
+        """See `Messenger`."""
+        headers = {FLEET_SIGNATURE_HEADER: signature, "Content-Type": "application/json"}
+        if ask:
+            headers["Prefer"] = "return=representation"
+
+        async def send(name: str, address: str, look: _Look) -> HostReport | None:
+            result, report = await self._send(name, address, body, headers, look)
+            metrics.FLEET_MESSAGES.labels(result).inc()
+            return report
+
+        return await self._each(addresses, send)
+
+    async def _each(
+        self, addresses: Mapping[str, str], request: Callable[[str, str, _Look], Awaitable[HostReport | None]]
+    ) -> dict[str, HostReport]:
+        """Do a request to each host of one resource; reports by pod name."""
         look = _Look()
-        answers = await asyncio.gather(*(self._report(name, address, look) for name, address in addresses.items()))
+        answers = await asyncio.gather(*(request(name, address, look) for name, address in addresses.items()))
         self._log_refusals(next(iter(addresses), ""), look.refused)
         return {name: report for name, report in zip(addresses, answers, strict=True) if report is not None}
 
     async def _report(self, name: str, address: str, look: _Look) -> HostReport | None:
         try:
-            return await self._read(address, look)
+            async with self._request("GET", address, "/status") as response:
+                if response.status != 200:
+                    raise _ReportRefused(f"the host answered HTTP {response.status}")
+                return await self._read(response, look)
         except _ReportRefused as refused:
             look.refused[name] = str(refused)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             _log.debug("host did not answer", host=name, error=f"{type(error).__name__}: {error}")
         return None
+
+    async def _send(
+        self, name: str, address: str, body: bytes, headers: Mapping[str, str], look: _Look
+    ) -> tuple[str, HostReport | None]:
+        """Send a message; returns the result for the metric, and the report if the host returns it."""
+        try:
+            async with self._request("POST", address, FLEET_PATH, data=body, headers=headers) as response:
+                if response.status < 300:
+                    self._refusals.over(name)
+                    return "delivered", await self._read(response, look) if response.status == 200 else None
+                why = (await response.content.read(_REFUSAL_BYTES)).decode(errors="replace").strip()
+        except _ReportRefused as refused:
+            look.refused[name] = str(refused)
+            return "delivered", None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            _log.debug("operator message not delivered to a host", host=name, error=f"{type(error).__name__}: {error}")
+            return "unreachable", None
+        if times := self._refusals.again(name):  # the host chooses the text, so a new text is not logged at once
+            _log.info("a host rejected an operator message", host=name, http=response.status, why=why, times=times)
+        return "refused", None
+
+    def _request(
+        self,
+        method: str,
+        address: str,
+        path: str,
+        *,
+        data: bytes | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        return self._session.request(
+            method,
+            f"http://{url_host(address)}:{self._port}{path}",
+            data=data,
+            headers={"Accept-Encoding": "identity", **headers},
+            timeout=TIMEOUT,
+            allow_redirects=False,
+            auto_decompress=False,  # a small answer must not become a large one
+        )
 
     def _log_refusals(self, first: str, refused: Mapping[str, str]) -> None:
         """Log the refused reports of one resource, whose first host is `first`."""
@@ -90,7 +162,7 @@ class HttpHosts:
                 host=host, error=error, hosts=len(refused), times=times,
             )  # fmt: skip
 
-    async def _read(self, address: str, look: _Look) -> HostReport:
+    async def _read(self, response: aiohttp.ClientResponse, look: _Look) -> HostReport:
         """Read one report.
 
         Raises:
@@ -99,25 +171,16 @@ class HttpHosts:
         """
         body = bytearray()
         try:
-            async with self._session.get(
-                f"http://{url_host(address)}:{self._port}/status",
-                headers={"Accept-Encoding": "identity"},
-                timeout=TIMEOUT,
-                allow_redirects=False,
-                auto_decompress=False,  # a small answer must not become a large one
-            ) as response:
-                if response.status != 200:
-                    raise _ReportRefused(f"the host answered HTTP {response.status}")
-                async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
-                    body += chunk
-                    look.bytes += len(chunk)
-                    self._held += len(chunk)
-                    if len(body) > REPORT_MAX_BYTES:
-                        raise _ReportRefused(f"a report of more than {REPORT_MAX_BYTES} bytes")
-                    if look.bytes > RESOURCE_MAX_BYTES:
-                        raise _ReportRefused(f"the hosts of the resource report more than {RESOURCE_MAX_BYTES} bytes")
-                    if self._held > HELD_MAX_BYTES:
-                        raise _ReportRefused(f"all hosts report more than {HELD_MAX_BYTES} bytes at a time")
+            async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
+                body += chunk
+                look.bytes += len(chunk)
+                self._held += len(chunk)
+                if len(body) > REPORT_MAX_BYTES:
+                    raise _ReportRefused(f"a report of more than {REPORT_MAX_BYTES} bytes")
+                if look.bytes > RESOURCE_MAX_BYTES:
+                    raise _ReportRefused(f"the hosts of the resource report more than {RESOURCE_MAX_BYTES} bytes")
+                if self._held > HELD_MAX_BYTES:
+                    raise _ReportRefused(f"all hosts report more than {HELD_MAX_BYTES} bytes at a time")
             report = HostReport.model_validate_json(body)
         except BaseException as error:
             look.bytes -= len(body)

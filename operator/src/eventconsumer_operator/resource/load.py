@@ -1,9 +1,12 @@
 """Reads the state for one reconcile: the resource, its children and pods from the store, and reports of its hosts."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from eventconsumer_api import labels
+from eventconsumer_api.host_report import HostReport
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import (
@@ -22,8 +25,8 @@ from eventconsumer_operator.resource.names import host_name, probe_name
 from eventconsumer_operator.resource.observed import Observed, consumer_from
 
 
-async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
-    """Read the state of one resource: host reports over HTTP, everything else from the store.
+def objects_of(store: Store, key: Key) -> Observed | None:
+    """Read the objects of one resource from the store; the state has no reports yet.
 
     Returns:
         None if it does not exist or is being deleted: garbage collection deletes its children.
@@ -47,7 +50,6 @@ async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
     spark_pods = [pod for pod in pods if _is_of(pod, labels.COMPONENT_SPARK)]
     # With some launchers the resource, not the application, owns the driver pod.
     drivers = tuple(_owned(spark_pods, {*_uids(own_applications), consumer.uid}))
-    replay_pods = tuple(_owned(pods, _uids(replays)))
     probe_set = children.get((STATEFUL_SET, probe_name(key)))
     own = tuple(_owned(pods, {stateful_set["metadata"]["uid"]})) if stateful_set else ()
     probes = tuple(_owned(pods, {probe_set["metadata"]["uid"]})) if probe_set else ()
@@ -60,12 +62,23 @@ async def load(store: Store, hosts: Hosts, key: Key) -> Observed | None:
         drivers=drivers,
         executors=tuple(_owned(spark_pods, _uids(drivers))),
         probes=probes,
-        reports=await hosts.reports(_addresses((*own, *probes))),
         batch_replays=batch_replays,
         batch_replay_pods=tuple(_owned(pods, _uids(batch_replays))),
         replays=replays,
-        replay_pods=replay_pods,
-        replay_reports=await hosts.reports(_addresses(replay_pods)),
+        replay_pods=tuple(_owned(pods, _uids(replays))),
+    )
+
+
+async def with_reports(
+    observed: Observed, hosts: Hosts, known: Mapping[str, HostReport] = MappingProxyType({})
+) -> Observed:
+    """Add the reports of hosts, which are read over HTTP, except for those that are known already (by pod name)."""
+    addresses = _addresses((*observed.pods, *observed.probes))
+    read = await hosts.reports({name: address for name, address in addresses.items() if name not in known})
+    return replace(
+        observed,
+        reports={name: report for name in addresses if (report := known.get(name) or read.get(name))},
+        replay_reports=await hosts.reports(_addresses(observed.replay_pods)),
     )
 
 

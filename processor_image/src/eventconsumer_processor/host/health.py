@@ -97,12 +97,17 @@ class HealthServer:
         return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _fleet(self, request: web.Request) -> web.Response:
-        """Receive an operator message: 204 if it is accepted, else the cause of the rejection."""
+        """Receive an operator message: 204 if it is accepted, else the cause of the rejection.
+
+        The response is the report if the operator prefers that (RFC 7240), which saves a request.
+        """
         try:
             body = await self._body(request)
             self._messages.receive(body, request.headers.get(FLEET_SIGNATURE_HEADER, ""))
         except Refused as error:
             return web.Response(status=error.status, text=f"{error}\n")
+        if request.headers.get("Prefer") == "return=representation":
+            return await self._status(request)
         return web.Response(status=204)
 
     async def _body(self, request: web.Request) -> bytes:

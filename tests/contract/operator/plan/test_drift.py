@@ -17,12 +17,11 @@ from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.manifest import JOB, STATEFUL_SET
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.scale import ANNOTATION_LEAVING
-from eventconsumer_operator.resource.load import load
 from eventconsumer_operator.resource.observed import Observed
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.plan.test_pods import ADMINISTRATOR, Silent, look, put, versions
 from tests.contract.operator.simulation import host_pod
-from tests.unit.operator.worlds import NOW, SPEC, spec_with
+from tests.unit.operator.worlds import NOW, SPEC, load, spec_with
 
 LAG = SPEC | {"scaling": {"mode": "Lag", "minReplicas": 0, "maxReplicas": 8}}
 # No host is wanted, as an operator decided before.

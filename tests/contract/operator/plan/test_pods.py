@@ -19,7 +19,6 @@ from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, NETWORK_POLICY,
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.config import host_config
-from eventconsumer_operator.resource.load import load
 from eventconsumer_operator.resource.pods import host_template
 from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings
@@ -27,7 +26,7 @@ from tests.contract.operator.conftest import Cluster
 from tests.support.fakes.kubernetes import event_consumer
 from tests.unit.operator.resource.test_plan_pods import AFFINITY
 from tests.unit.operator.spark.test_plan_spark import executor_of
-from tests.unit.operator.worlds import IDENTITY, SPARK, SPEC, batch, consumer, fleet, observed, report, spec_with
+from tests.unit.operator.worlds import IDENTITY, SPARK, SPEC, batch, consumer, fleet, load, observed, report, spec_with
 
 ADMINISTRATOR = Settings(
     namespaces=("shop",),

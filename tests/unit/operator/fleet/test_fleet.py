@@ -274,7 +274,9 @@ class Heard:
         self.messages: list[tuple[set[str], FleetMessage]] = []
         self.bytes: list[int] = []
 
-    async def send(self, addresses: Mapping[str, str], body: bytes, signature: str) -> None:
+    async def send(
+        self, addresses: Mapping[str, str], body: bytes, signature: str, *, ask: bool = False
+    ) -> dict[str, HostReport]:
         key = load_pem_public_key(self.public_pem.encode())
         assert isinstance(key, Ed25519PublicKey)
         key.verify(base64.b64decode(signature), body)
@@ -282,6 +284,7 @@ class Heard:
             key.verify(base64.b64decode(signature), body + b" ")
         self.bytes.append(len(body))
         self.messages.append((set(addresses), FleetMessage.model_validate_json(body)))
+        return {name: HostReport(owner=name, state=HostState.RUNNING) for name in addresses} if ask else {}
 
 
 def operator(api: FakeKubernetes, clock: list[float]) -> tuple[Fleets, Heard]:
@@ -302,6 +305,23 @@ async def test_hosts_that_answer_get_messages_of_rising_generations() -> None:
     assert {frozenset(names) for names, _ in heard.messages} == {frozenset(["orders-host-0", "orders-host-1"])}
     await fleets.send(replace(each, reports={}), 2)
     assert len(heard.messages) == 4
+
+
+async def test_the_last_message_is_repeated_to_hosts_that_answered_and_returns_their_reports() -> None:
+    clock = [1000.0]
+    fleets, heard = operator(FakeKubernetes(), clock)
+    each = world(host_pod(0), host_pod(1))
+    assert await fleets.repeat(each) == {}
+    first = next(iter(each.reports.items()))
+    await fleets.send(replace(each, reports=dict([first])), 2)
+    later = replace(each, now=each.now + timedelta(seconds=15), reports={})
+    clock[0] = 1015.0
+    assert (await fleets.repeat(later)).keys() == {first[0]}
+    (names, told), (again, repeated) = heard.messages
+    assert names == again == {first[0]}
+    assert repeated == told.model_copy(update={"generation": 1_015_000, "time": later.now})
+    fleets.forget(KEY)
+    assert await fleets.repeat(later) == {}
 
 
 async def test_a_host_is_reported_as_ended_only_when_the_api_server_does_not_know_it() -> None:

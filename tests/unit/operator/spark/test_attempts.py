@@ -23,11 +23,10 @@ from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, JOB
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.writethrough import WriteThrough
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_operator.resource.load import load
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.attempts import Attempts, Cause, attempts, backoff
 from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
-from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPARK, SPEC, batch, fleet, job, observed, pod, report
+from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPARK, SPEC, batch, fleet, job, load, observed, pod, report
 
 RETRY = {"attempts": 3, "backoffSeconds": 10, "maxBackoffSeconds": 300}
 WITH_SPARK = SPEC | {"spark": SPARK["spark"] | {"retry": RETRY, "history": {"succeeded": 1, "failed": 1}}}

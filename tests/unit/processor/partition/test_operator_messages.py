@@ -61,8 +61,8 @@ class Desk:
     def sign(self, body: bytes, key: Ed25519PrivateKey | None = None) -> str:
         return base64.b64encode((key or self.key).sign(body)).decode()
 
-    async def post(self, body: bytes, signature: str | None = None) -> tuple[int, str]:
-        headers = {FLEET_SIGNATURE_HEADER: self.sign(body) if signature is None else signature}
+    async def post(self, body: bytes, signature: str | None = None, **more: str) -> tuple[int, str]:
+        headers = {FLEET_SIGNATURE_HEADER: self.sign(body) if signature is None else signature, **more}
         async with (
             aiohttp.ClientSession() as session,
             session.post(f"http://127.0.0.1:{self.port}{FLEET_PATH}", data=body, headers=headers) as answer,
@@ -102,6 +102,13 @@ async def test_a_good_message_is_believed_until_the_operator_is_silent(tmp_path:
         at.clock += 1
         assert at.news.current() is None
         assert at.counted() == {"accepted": 1}
+
+
+async def test_the_response_is_the_report_if_the_operator_prefers_it(tmp_path: Path) -> None:
+    async with desk(tmp_path) as at:
+        status, text = await at.post(at.message(), Prefer="return=representation")
+        assert (status, HostReport.model_validate_json(text).owner) == (200, "orders-host-0.u")
+        assert (await at.post(at.message(), Prefer="return=representation"))[0] == 409  # it is old
 
 
 async def test_a_message_that_repeats_the_last_wakes_nobody_and_goes_on_counting(tmp_path: Path) -> None:
