@@ -2,8 +2,9 @@
 next leader, for a step of retention and for an audit.
 
 The storage is synthetic: it makes up the listing of N slots in 32 partitions from their numbers, and has no content.
-Nine in ten slots are tombstones, as after a long retention. The first leader has no cursor and no batches, so it lists
-all slots. The next one starts with the cursor that the first one wrote.
+Nine in ten slots are tombstones, as after a long retention. The consumer has no Spark. The first leader finds neither
+totals nor a cursor, as after an update from an old version, so it lists all slots. The next one starts with those that
+the first one wrote.
 """
 
 import argparse
@@ -22,13 +23,18 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import Retention as Limits
 from eventconsumer_processor.audit.container import StoreContainer
 from eventconsumer_processor.audit.read import Subject, audit
-from eventconsumer_processor.batch.lag import Era, Ledger
+from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog, BatchState
+from eventconsumer_processor.batch.measure import Measure
 from eventconsumer_processor.batch.retention import Retention
+from eventconsumer_processor.batch.watermark import WatermarkFile
+from eventconsumer_processor.lease.model import Listing
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_storage.blobs import Blob, BlobInfo
 from tests.bench.machine import peak_mib
+from tests.support.fakes.hub import FakeHub
 from tests.unit.processor.auditing import CHAIN, CHAIN_RECORD, ERA, WHEN, segment
 from tests.unit.processor.stage import CONFIG
 
@@ -146,6 +152,8 @@ async def measure(files: int) -> None:
     partitions = [str(number) for number in range(PARTITIONS)]
     era = Era(ERA, lambda partition: Chain(store, "p", ERA, partition))
 
+    info = HubInfo("shop.example", "Orders", WRITTEN, tuple(partitions))
+
     async def task(name: str, work: Any) -> None:
         store.requests.clear()
         began = time.process_time()
@@ -154,12 +162,16 @@ async def measure(files: int) -> None:
         seconds, memory = time.process_time() - began, peak_mib(os.getpid())
         print(f"| {files:,} | {name} | {numbers} | {seconds:.1f} | {memory:.0f} |", flush=True)
 
-    async def listed() -> None:
-        for partition in partitions:
-            ledger = Ledger(era.chain(partition), 0, 0, keep=False)
-            async for slot in ledger.chain.walk():
-                ledger.add(slot)
-            assert ledger.files == files // PARTITIONS
+    async def counted() -> None:
+        measured = Measure(
+            HostConfig.model_validate(CONFIG), FakeHub(PARTITIONS), info, batches=BatchLog(store, "p", 10**9),
+            eras=[era], now=lambda: WRITTEN, saved=WatermarkFile(store, "p", CHAIN, lambda: WRITTEN).saved,
+        )  # fmt: skip
+        listing = Listing({}, {})
+        await measured.follow(partitions, listing)
+        assert measured.report(partitions, listing).files == files // PARTITIONS * PARTITIONS
+        measured.complete = WRITTEN
+        await WatermarkFile(store, "p", CHAIN, lambda: WRITTEN).publish(measured.completeness())
 
     async def audited() -> None:
         report = await audit(Subject(Walked(store), "p"))
@@ -167,7 +179,9 @@ async def measure(files: int) -> None:
         assert report.exit_code == 0, report.findings
 
     first, second = leader(store, era), leader(store, era)
-    await task("new leader: files (no Spark)", listed())
+    await task("new leader: files, no totals", counted())
+    era.ledgers.clear()
+    await task("next leader: files", counted())
     await task("new leader: retention, no cursor", first.step(partitions, {}, BatchState()))
     await task("next leader: retention", second.step(partitions, {}, BatchState()))
     await task("later step: retention", second.step(partitions, {}, BatchState()))

@@ -53,6 +53,7 @@ SPEC: dict[str, Any] = {
     "eventHub": {"name": "orders", "authentication": SECRET},
     "leaseStore": {"container": "leases", "authentication": SECRET},
     "sink": {"container": "drained", "authentication": SECRET},
+    "scaling": {"maxReplicas": 1},
 }
 HOSTS = "127.177.0.1"  # all host pods have this address: one server answers for all
 PARTITIONS = 4

@@ -52,7 +52,7 @@ class Range(Report):
 
 
 class Totals(Report):
-    """Running totals over this batch and all before it."""
+    """Running totals of files, over all files up to some end of each partition."""
 
     files: int = 0
     events: int = 0

@@ -6,6 +6,7 @@ when a day is complete.
 
 from pydantic import AwareDatetime, Field
 
+from eventconsumer_api.batch import Totals
 from eventconsumer_api.model import Report
 
 
@@ -24,6 +25,14 @@ class WatermarkRecord(Report):
         default=None, description="All events that were enqueued before this time are in committed batches."
     )
     batch: int | None = Field(default=None, description="The last of these batches; 0: none was needed.")
+    totals: Totals | None = Field(
+        default=None,
+        description="Totals of the files before `next` and of earlier segments, for the next leader. Absent with "
+        "Spark: manifests of batches have totals.",
+    )
+    gaps: dict[str, str] | None = Field(
+        default=None, description="Partition id -> the last gap by retention in these files, for example 17-20."
+    )
 
 
 def watermark_name(prefix: str) -> str:

@@ -10,6 +10,7 @@ from eventconsumer_api.host_report import FleetReport
 from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure
+from eventconsumer_processor.batch.watermark import WatermarkFile
 from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
 from eventconsumer_processor.sink.slots import Chain, Draft, EnqueuedRange
@@ -71,6 +72,7 @@ class World:
             batches=BatchLog(self.sink, "p"),
             eras=[Era("era", self.chain)],
             now=now,
+            saved=WatermarkFile(self.sink, "p", "c", now).saved,
         )
 
     @classmethod
@@ -86,16 +88,33 @@ class World:
         return Chain(self.sink, "p", "era", partition)
 
     async def drain(
-        self, partition: str, last: int, *, checkpoint: bool = True, times: tuple[datetime, datetime] | None = None
+        self,
+        partition: str,
+        last: int,
+        *,
+        checkpoint: bool = True,
+        times: tuple[datetime, datetime] | None = None,
+        lost: int = 0,
     ) -> None:
-        """Commit one more file, up to `last`; of events of these times, or of the newest events of the partition."""
+        """Commit one more file, up to `last`; of events of these times, or of the newest events of the partition.
+
+        Args:
+            partition: Its id.
+            last: The last event.
+            checkpoint: Whether to write a checkpoint.
+            times: Enqueued times of the first and the last event.
+            lost: Number of events that retention removed before the first one.
+        """
         newest = self.hub.newest.get(partition, now())
         enqueued = EnqueuedRange(*(times or (newest, newest)))
         chain = self.chain(partition)
         start = (await chain.begin(0)).start
         while slot := await chain.at(start):
             start = slot.last + 1
-        draft = Draft(start, start, last, last + 1 - start, 1, "w", f"n{last}", "o", enqueued.latest, enqueued=enqueued)
+        first = start + lost
+        gap = f"retention:{start}-{first - 1}" if lost else ""
+        count = last + 1 - first
+        draft = Draft(start, first, last, count, 1, "w", f"n{last}", "o", enqueued.latest, gap, enqueued=enqueued)
         await chain.put(draft, b"data")
         if checkpoint:
             self.checkpoint(partition, last)

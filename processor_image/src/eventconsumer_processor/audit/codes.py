@@ -86,6 +86,7 @@ class Code(StrEnum):
     TABLE_LOG_MISSING = "TableLogMissing"
     WATERMARK_WRONG = "WatermarkWrong"
     WATERMARK_DAMAGED = "WatermarkDamaged"
+    TOTALS_WRONG = "TotalsWrong"
     GAP = "Gap"
     FOREIGN_GAP = "ForeignGap"
     CHECKPOINT_FOREIGN = "CheckpointForeign"
@@ -215,6 +216,9 @@ MEANINGS: dict[Code, Meaning] = {
         "the clocks of the nodes; if files are missing, restore them",
     ),
     Code.WATERMARK_DAMAGED: _violation("S11", "delete the blob: hosts write it again"),
+    Code.TOTALS_WRONG: _violation(
+        "S11", "delete the blob and restart the leading host: hosts count the files again; then report this"
+    ),
     Code.GAP: _explained("events expired before hosts read them: increase the hub's retention or the number of hosts"),
     Code.FOREIGN_GAP: _explained("another program on the same leases processed these events: check its output"),
     Code.CHECKPOINT_FOREIGN: _explained("another program on the same leases moved the checkpoint: check its output"),

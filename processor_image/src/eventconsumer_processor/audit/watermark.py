@@ -1,4 +1,5 @@
-"""PURE: checks the watermark, and those in batch manifests, against the enqueued times of the files (S11).
+"""PURE: checks the watermark, and those in batch manifests, against the enqueued times of the files (S11); also the
+totals of the files that a watermark counts.
 
 The record is read before all other blobs. So files, manifests and commit records that it refers to exist when they are
 read, and a file that it does not refer to may only have later events.
@@ -26,6 +27,9 @@ class WatermarkAudit:
         self._findings = findings
         self._identity = identity
         self._blob = ""
+        self._totals: tuple[int, int] | None = None  # files and events before `_ends`
+        self._seen = (0, 0)  # the same, as found
+        self._earlier: set[str] = set()  # incarnations before that of the record
         self._files: datetime = _NEVER
         self._ends: dict[Place, int] = {}
         self._named: set[str] = set()  # incarnations whose files it can miss: its own, and later ones
@@ -49,12 +53,15 @@ class WatermarkAudit:
             ends = {(incarnation, str(partition)): int(end) for partition, end in body["next"].items()}
             commits = _time(body["commits"]) if body.get("commits") is not None else _NEVER
             batch = int(body.get("batch") or 0)
+            totals = body.get("totals")
+            counted = (int(totals["files"]), int(totals["events"])) if totals is not None else None
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             self._findings.add(Code.WATERMARK_DAMAGED, f"the watermark cannot be read: {error!r}"[:300], blob=blob)
             return
         self._identity.check_part("the watermark", str(body.get("chain") or ""), blob)
         self._files, self._ends, self._commits, self._batch = files, ends, commits, batch
         position = incarnations.index(incarnation) if incarnation in incarnations else len(incarnations)
+        self._totals, self._earlier = counted, {*incarnations[:position]}
         self._named = {incarnation, *incarnations[position:]}
 
     def manifest(self, number: int, text: object) -> None:
@@ -74,6 +81,9 @@ class WatermarkAudit:
             slot: Its facts.
             batch: The number of its batch; None: it is in no batch.
         """
+        if place[0] in self._earlier or slot.start < self._ends.get(place, 0):
+            files, events = self._seen
+            self._seen = (files + 1, events + slot.count)
         earliest = slot.earliest
         if earliest is None:
             return
@@ -106,6 +116,10 @@ class WatermarkAudit:
                     f"the files ended at {end - 1} when the watermark was written, but they end at {(reached or 0) - 1}"
                 )
                 self._findings.add(Code.WATERMARK_WRONG, text, place, blob=self._blob)
+        if self._totals is not None and self._totals != self._seen:
+            (files, events), (found, rows) = self._totals, self._seen
+            text = f"the watermark counts {files} files with {events} events, and there are {found} with {rows}"
+            self._findings.add(Code.TOTALS_WRONG, text, blob=self._blob)
         if self._batch > last_batch:
             text = f"the watermark names batch {self._batch}, but the last committed batch is {last_batch}"
             self._findings.add(Code.WATERMARK_WRONG, text, blob=self._blob)

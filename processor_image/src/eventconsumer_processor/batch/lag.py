@@ -58,12 +58,12 @@ class Ledger:
             self._count(slot, 1)
         self.next = slot.last + 1
         self.last_event_time = slot.last_enqueued_time
-        self.last_file_time = slot.committed_at
         self.ends_with(slot)
 
     def ends_with(self, slot: Slot) -> None:
         """Record the last file before `next`."""
         self.end, self.end_sought = slot.mark, True
+        self.last_file_time = slot.committed_at
         latest = max(slot.enqueued.latest, slot.last_enqueued_time) if slot.enqueued else slot.last_enqueued_time
         self.newest = latest if self.newest is None else max(self.newest, latest)
 

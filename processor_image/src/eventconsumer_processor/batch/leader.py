@@ -288,11 +288,12 @@ class Leader:
         self._notifier = None
         self._partitions.allow_rest(True)
         deps, batches = self._deps, BatchLog(self._blobs, self._deps.config.sink.prefix)
-        self._measured = Measure(
-            deps.config, deps.hub, deps.info, batches=batches, eras=self._eras(), identity=deps.chain, now=deps.now
-        )
-        self._batcher = Batcher(deps.config, self._measured, batches, now=deps.now)
         self._watermark = WatermarkFile(self._blobs, self._prefix, deps.chain, deps.now)
+        self._measured = Measure(
+            deps.config, deps.hub, deps.info, batches=batches, eras=self._eras(), identity=deps.chain, now=deps.now,
+            saved=self._watermark.saved,
+        )  # fmt: skip
+        self._batcher = Batcher(deps.config, self._measured, batches, now=deps.now)
 
     async def _measure_once(self, *, report: bool) -> None:
         """Measure, and freeze batches that are due.

@@ -5,7 +5,7 @@ lease. Its state is derived from storage at the start.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -17,6 +17,7 @@ from eventconsumer_api.host_report import FleetReport, PartitionLag, Problem
 from eventconsumer_api.identity import EventMark, HubSegment
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, HandlerMode
+from eventconsumer_api.watermark import WatermarkRecord
 from eventconsumer_processor import problems
 from eventconsumer_processor.batch.lag import Era, Heads, Ledger, first_wanted, lag_of
 from eventconsumer_processor.batch.log import BatchLog, BatchState
@@ -64,6 +65,7 @@ class Measure:
         batches: BatchLog,
         eras: Sequence[Era],
         now: Callable[[], datetime],
+        saved: Callable[[], Awaitable[WatermarkRecord | None]] | None = None,
         identity: str = "",
     ) -> None:
         """Create a measurement without data.
@@ -75,6 +77,7 @@ class Measure:
             batches: Its Spark batches.
             eras: Its files, one for each segment, the newest last.
             now: Wall clock, in UTC.
+            saved: Reads the watermark, which has the totals of an earlier leader; None: count all files.
             identity: Identity of the consumer's chain.
         """
         self.identity = identity
@@ -87,7 +90,9 @@ class Measure:
         self.eras = list(eras)
         self._now = now
         self._throttle = LogThrottle(lambda: now().timestamp())
+        self._saved = saved
         self._restored = False
+        self._counted: WatermarkRecord | None = None  # files that an earlier leader counted
         self._heads: dict[str, Heads] = {}
         self._listed: tuple[datetime, frozenset[str]] | None = (
             None  # the hub's partitions, and when they were requested
@@ -120,6 +125,8 @@ class Measure:
             self.state = await self._batches.restore()
             if self.state.last:
                 self._begin_at(self.state.last)
+            if self._config.batches is None and self._saved is not None:
+                self._continue_from(await self._saved())
             self._restored = True
         for era in self.eras[:-1]:
             if not era.complete:
@@ -250,7 +257,7 @@ class Measure:
         ends = {partition: ledger.next for partition, ledger in sorted(newest.ledgers.items())}
         found = Complete(self.complete, newest.incarnation, ends)
         if self._config.batches is None:
-            return found
+            return replace(found, totals=self._totals(), gaps=self._gaps())
         commits = self.state.watermark
         if not self.state.open:
             commits = later(commits, self.without(newest, {}))
@@ -277,6 +284,13 @@ class Measure:
                 "has: another program wrote it, or this host has not registered with the newest segment yet"
             )
         del self.eras[: names.index(last.incarnation)]
+
+    def _continue_from(self, record: WatermarkRecord | None) -> None:
+        """Skip the files that an earlier leader counted, if the record has their totals."""
+        names = [era.incarnation for era in self.eras]
+        if record is not None and record.totals is not None and record.incarnation in names:
+            del self.eras[: names.index(record.incarnation)]
+            self._counted = record
 
     def head(self, partition: str) -> int | None:
         """The last sequence number in the hub; None if it is unknown."""
@@ -360,7 +374,7 @@ class Measure:
             events=count(totals.events),
             bytes=count(totals.bytes),
             gap_events=count(totals.gap_events),
-            gaps={ledger.chain.partition: ledger.newest_gap for ledger in self._all() if ledger.newest_gap},
+            gaps=self._gaps(),
             last_file_time=max(times, default=self.state.last.created_at if self.state.last else None),
             pending_files=count(pending_files),
             pending_bytes=count(pending_bytes),
@@ -373,15 +387,15 @@ class Measure:
         )
 
     async def _open(self, era: Era, partition: str) -> None:
-        chain, last = era.chain(partition), self.state.last
-        start = last.next.get(partition) if last and last.incarnation == era.incarnation else None
-        batched = start is not None
+        chain = era.chain(partition)
+        start = self._ends(era).get(partition)
+        counted = start is not None
         if start is None:
             start = await chain.start()
         if start is None:
             return  # no host has opened the partition yet
         ledger = Ledger(chain, start, start, keep=self._config.batches is not None)
-        if not batched:  # possibly many files: one listing instead of a request per file
+        if not counted:  # possibly many files: one listing instead of a request per file
             async for slot in chain.walk():
                 if slot.start == ledger.next:
                     ledger.add(slot)
@@ -390,6 +404,18 @@ class Measure:
         # The last event of an old file limits the age of the next event only loosely: hours may be between them.
         ledger.forget_last_event_time()
         era.add(ledger)
+
+    def _ends(self, era: Era) -> Mapping[str, int]:
+        """Partition -> end of the files of a segment that were counted before this host began."""
+        record, last = self._counted, self.state.last
+        if record is not None:
+            return record.next if record.incarnation == era.incarnation else {}
+        return last.next if last and last.incarnation == era.incarnation else {}
+
+    def _gaps(self) -> dict[str, str]:
+        """Partition -> its last gap."""
+        known = (self._counted.gaps if self._counted else None) or {}
+        return {**known, **{ledger.chain.partition: ledger.newest_gap for ledger in self._all() if ledger.newest_gap}}
 
     def _is_due(self, ledger: Ledger, lease: Lease | None) -> bool:
         """Whether to request the next file of a partition."""
@@ -407,8 +433,10 @@ class Measure:
         return (now - looked).total_seconds() >= self._look_seconds
 
     def _totals(self) -> Totals:
-        """The totals of all chains: the files in manifests, and the files after them."""
+        """The totals of all chains: the files that were counted before, and the files after them."""
         base = self.state.last.totals if self.state.last else Totals()
+        if self._counted and self._counted.totals:
+            base = self._counted.totals
         ledgers = self._all()
         return Totals(
             files=base.files + sum(ledger.files for ledger in ledgers),

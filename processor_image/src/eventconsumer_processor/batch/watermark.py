@@ -17,6 +17,7 @@ Event Hubs; the documentation of Event Hubs does not say more).
 The functions are pure; `WatermarkFile` writes the record.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,7 @@ from itertools import islice
 
 from pydantic import ValidationError
 
+from eventconsumer_api.batch import Totals
 from eventconsumer_api.host_report import WatermarkReport
 from eventconsumer_api.identity import RECORD_MAX_BYTES
 from eventconsumer_api.watermark import WatermarkRecord, watermark_name
@@ -50,6 +52,8 @@ class Complete:
         next: Partition id -> end of its files.
         commits: All events that were enqueued before are in committed batches; None: unknown.
         batch: The last committed batch; None: unknown.
+        totals: Of the files before `next` and of earlier segments; None: with Spark.
+        gaps: Partition id -> the last gap in these files.
     """
 
     files: datetime
@@ -57,6 +61,8 @@ class Complete:
     next: Mapping[str, int]
     commits: datetime | None = None
     batch: int | None = None
+    totals: Totals | None = None
+    gaps: Mapping[str, str] | None = None
 
 
 def later(one: datetime | None, other: datetime | None) -> datetime | None:
@@ -159,8 +165,9 @@ def merged(known: WatermarkRecord | None, complete: Complete, chain: str, now: d
         record = known
     else:
         record = WatermarkRecord(
-            chain=chain, written_at=now, files=files, incarnation=complete.incarnation, next=dict(complete.next)
-        )
+            chain=chain, written_at=now, files=files, incarnation=complete.incarnation, next=dict(complete.next),
+            totals=complete.totals, gaps=dict(complete.gaps) if complete.gaps else None,
+        )  # fmt: skip
     commits, batch = (known.commits, known.batch) if known else (None, None)
     if complete.commits is not None and (commits is None or floor(complete.commits, STEP) > commits):
         commits, batch = floor(complete.commits, STEP), complete.batch
@@ -195,6 +202,17 @@ class WatermarkFile:
         if (record := self.record) is None:
             return None
         return WatermarkReport(files=record.files, commits=record.commits, batch=count(record.batch or 0))
+
+    async def saved(self) -> WatermarkRecord | None:
+        """The record in storage; None: there is none of this chain, or it cannot be parsed.
+
+        Raises:
+            StorageError: The request failed.
+        """
+        if not self._read:
+            with contextlib.suppress(Damaged):  # `publish` reports it
+                await self._learn()
+        return self.record
 
     async def publish(self, complete: Complete | None) -> None:
         """Read the record, and write what is complete if it is known and more. Two hosts at once do no harm.

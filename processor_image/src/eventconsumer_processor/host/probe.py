@@ -170,15 +170,17 @@ class Probe:
         config, info, sink = self._config, registration.info, registration.sink
         batches = BatchLog(sink, config.sink.prefix)
         eras = eras_of(config, info, registration.segments, sink)
+        watermark = WatermarkFile(sink, config.sink.prefix, registration.chain, utc_now)
         measure = Measure(
-            config, registration.hub, info, batches=batches, eras=eras, identity=registration.chain, now=utc_now
-        )
+            config, registration.hub, info, batches=batches, eras=eras, identity=registration.chain, now=utc_now,
+            saved=watermark.saved,
+        )  # fmt: skip
         committer = Committer(sink, config.sink.prefix, registration.chain, segments_of(eras), now=utc_now)
         return _Work(
             measure=measure,
             batcher=Batcher(config, measure, batches, now=utc_now),
             committer=committer if config.table else None,
-            watermark=WatermarkFile(sink, config.sink.prefix, registration.chain, utc_now),
+            watermark=watermark,
         )
 
     def _is_behind(self, measure: Measure, listing: Listing) -> bool:

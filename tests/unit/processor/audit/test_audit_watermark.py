@@ -50,6 +50,7 @@ async def test_a_watermark_that_is_right_is_clean() -> None:
     world = await drained()
     await world.file("0", 20, range(20, 30), changes=times(20, 30))  # behind the watermark
     await world.lease("0", 29)
+    await world.put("_watermark.json", record(totals={"files": 3, "events": 30}))
     report = await world.audit()
     assert (report.exit_code, report.findings) == (0, [])
 
@@ -72,6 +73,12 @@ async def late(world: World) -> None:
             ("no such batch", lambda w: w.put("_watermark.json", record(batch=2)), Code.WATERMARK_WRONG, 1),
             ("the open batch counts", lambda w: w.put("_watermark.json", record(commits=minutes(11))),
              Code.WATERMARK_WRONG, 1),
+            ("a file is missing", lambda w: w.put("_watermark.json", record(totals={"files": 4, "events": 30})),
+             Code.TOTALS_WRONG, 1),
+            ("an event is missing", lambda w: w.put("_watermark.json", record(totals={"files": 3, "events": 31})),
+             Code.TOTALS_WRONG, 1),
+            ("totals are no numbers", lambda w: w.put("_watermark.json", record(totals=[3])),
+             Code.WATERMARK_DAMAGED, 1),
             ("another chain", lambda w: w.put("_watermark.json", record(chain="0" * 16)), Code.CHAIN_DIFFERS, 1),
             ("no JSON", lambda w: w.put("_watermark.json", b"{"), Code.WATERMARK_DAMAGED, 1),
             ("no time", lambda w: w.put("_watermark.json", record(files="soon")), Code.WATERMARK_DAMAGED, 1),
@@ -115,7 +122,8 @@ async def test_files_of_an_earlier_segment_are_older_than_the_watermark() -> Non
     await world.file("0", 15, range(15, 20), changes=times(25, 26))
     await world.lease("1", None)
     assert Code.WATERMARK_WRONG not in (await world.audit()).counts
-    await world.put("_watermark.json", record(incarnation=LATER, next={"0": 20, "1": 10}, files=minutes(27)))
-    assert Code.WATERMARK_WRONG not in (await world.audit()).counts
+    counted = {"totals": {"files": 4, "events": 35}}
+    await world.put("_watermark.json", record(incarnation=LATER, next={"0": 20, "1": 10}, files=minutes(27), **counted))
+    assert not {Code.WATERMARK_WRONG, Code.TOTALS_WRONG} & (await world.audit()).counts.keys()
     await world.put("_watermark.json", record(files=minutes(27)))  # of the segment before
     assert (await world.audit()).counts[Code.WATERMARK_WRONG] == 1

@@ -1,6 +1,7 @@
 """The measure of a whole consumer, on fakes that behave, in virtual time."""
 
 import asyncio
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,8 @@ from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.host_report import PartitionLag
 from eventconsumer_processor.batch.lag import STALE
 from eventconsumer_processor.batch.log import BatchState
-from eventconsumer_processor.batch.measure import OFTEN_LOOK_SECONDS, RARE_LOOK_SECONDS
+from eventconsumer_processor.batch.measure import OFTEN_LOOK_SECONDS, RARE_LOOK_SECONDS, Measure
+from eventconsumer_processor.batch.watermark import WatermarkFile
 from eventconsumer_processor.lease.model import Listing
 from tests.support.fakes.virtual import virtual
 from tests.unit.processor.measuring import TimedHub, World, now
@@ -37,6 +39,56 @@ async def test_every_partition_has_its_own_lag() -> None:
     }
     assert (report.lag_events, report.lag_seconds) == (12, 8)
     assert report.last_enqueued_time == now() - timedelta(seconds=3)
+
+
+async def publish(world: World, measure: Measure) -> None:
+    """Write the watermark, as a leader does after a round."""
+    await WatermarkFile(world.sink, "p", "c", now).publish(measure.completeness())
+
+
+@virtual
+async def test_the_next_leader_counts_only_files_after_the_watermark() -> None:
+    world = await World.drained(2, 10)
+    for partition in "01":
+        world.hub.publish(partition, 20)
+        world.hub.partitions[partition].retain_from(20)
+        await world.drain(partition, 29, lost=10)
+    first = await world.measure()
+    counted = await world.report(first)
+    assert (counted.files, counted.events, counted.gap_events) == (4, 40, 20)
+    await publish(world, first)
+    world.hub.publish("0", 5)
+    await world.drain("0", 34)
+    expected = await world.report(first)
+
+    world.sink.calls.clear()
+    second = await world.measure()
+    found = await world.report(second)
+    assert found == expected
+    assert (found.files, found.events, found.gaps) == (5, 45, {"0": "10-19", "1": "10-19"})
+    assert "list_page" not in {operation for operation, _ in world.sink.calls}
+    assert [ledger.files for ledger in second.ledgers.values()] == [1, 0]
+
+    await publish(world, second)  # its totals are the same as if it had counted all files
+    await WatermarkFile(world.sink, "p", "another", now).publish(None)
+    third = await world.measure()
+    assert await world.report(third) == expected
+
+
+@virtual
+async def test_a_watermark_of_another_version_or_chain_or_without_totals_is_not_counted_on() -> None:
+    world = await World.drained(1, 10)
+    first = await world.measure()
+    expected = await world.report(first)
+    await publish(world, first)
+    name = "p/_watermark.json"
+    for change in ({"chain": "other"}, {"totals": None}, {"incarnation": "gone"}, {"files": "soon"}):
+        blob = await world.sink.read(name, 10_000)
+        assert blob is not None
+        good = json.loads(blob.data)
+        await world.sink.put(name, json.dumps(good | change).encode())
+        assert await world.report(await world.measure()) == expected, change
+        await world.sink.put(name, json.dumps(good).encode())
 
 
 @virtual
