@@ -1,5 +1,6 @@
 """Real host processes for tests: `python -m eventconsumer_processor` on a free port, stopped by pid."""
 
+import asyncio
 import json
 import os
 import re
@@ -15,6 +16,9 @@ from azure.storage.blob import ContainerClient
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import HostReport, Problem
+from eventconsumer_processor.audit.access import Options, opened
+from eventconsumer_processor.audit.model import AuditReport
+from eventconsumer_processor.audit.read import audit
 from tests.support.azurite import AzuriteProcess
 from tests.support.servers import EmulatorProcess
 from tests.support.waiting import HANG_SECONDS, wait_until
@@ -191,6 +195,15 @@ class Consumer:
         host = HostProcess(self.directory, name, config, checked=checked, environment=environment)
         self.hosts.append(host)
         return host
+
+    def audit(self, *, deep: bool, hub: bool = False) -> AuditReport:
+        """Audit the files, with the configuration of the last host."""
+
+        async def go() -> AuditReport:
+            async with opened(self.hosts[-1].log_file.with_suffix(".json"), Options(), hub=hub) as found:
+                return await audit(found.subject, deep=deep)
+
+        return asyncio.run(go())
 
     def container(self, name: str) -> ContainerClient:
         """A client of a container."""

@@ -1,11 +1,8 @@
 """The auditor beside running hosts: whatever they are just doing, it finds nothing wrong, and the hub tells the lag."""
 
-import asyncio
 import json
 
-from eventconsumer_processor.audit.access import Options, opened
 from eventconsumer_processor.audit.model import AuditReport
-from eventconsumer_processor.audit.read import audit
 from tests.integration.processor.batches import PREFIX, commit_batch, read_commit, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer
@@ -29,11 +26,7 @@ def commit_open_batch(consumer: Consumer) -> bool:
 def look(consumer: Consumer, *, deep: bool) -> AuditReport:
     """Audit, which must find nothing wrong, and let Spark go on."""
 
-    async def go() -> AuditReport:
-        async with opened(consumer.hosts[0].log_file.with_suffix(".json"), Options(), hub=False) as found:
-            return await audit(found.subject, deep=deep)
-
-    report = asyncio.run(go())
+    report = consumer.audit(deep=deep)
     assert report.exit_code == 0, report
     commit_open_batch(consumer)
     return report

@@ -2,7 +2,6 @@
 example with a service of its own.
 """
 
-import asyncio
 import io
 import json
 import os
@@ -18,9 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from azure.core.exceptions import ResourceNotFoundError
 
-from eventconsumer_processor.audit.access import Options, opened
-from eventconsumer_processor.audit.model import AuditReport
-from eventconsumer_processor.audit.read import audit
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess
@@ -155,7 +151,7 @@ def test_transform_the_example_masks_and_drops_events_exactly_once_under_kills(
     host = orders.host("orders-host-2")
     wait_logged(host, lambda: processed(notes)[-1:] == [299], "all handled")
     assert host.terminate() == 0
-    report = audited(orders)
+    report = orders.audit(deep=True, hub=True)
     assert (report.exit_code, report.counts) == (0, {"DeadLetters": 2}), report.findings
     (partition,) = report.partitions
     kept = [n for n in range(300) if n not in beats | broken]
@@ -167,16 +163,6 @@ def test_transform_the_example_masks_and_drops_events_exactly_once_under_kills(
     version: object = "3" if files["format"] == "Parquet" else 3
     assert all(dict(properties) == {"kind": "order", "version": version} for *_, properties in rows)
     assert len(processed(notes)) > 300  # some were handled again
-
-
-def audited(orders: Consumer) -> AuditReport:
-    """The deep audit, with the hub."""
-
-    async def go() -> AuditReport:
-        async with opened(orders.hosts[-1].log_file.with_suffix(".json"), Options(), hub=True) as found:
-            return await audit(found.subject, deep=True)
-
-    return asyncio.run(go())
 
 
 def drained_rows(orders: Consumer) -> Iterator[tuple[int, bytes, Any]]:
@@ -283,7 +269,7 @@ def test_a_dead_letter_that_is_redriven_reaches_the_corrected_handler_although_h
     dropped = run_tool(config, "drop", "--all", "--yes")
     assert (dropped["done"], letter_names(orders)) == (True, [])
     assert second.terminate() == 0
-    report = audited(orders)
+    report = orders.audit(deep=True, hub=True)
     assert (report.exit_code, report.counts) == (0, {}), report.findings
     with orders.container(orders.drained) as container:
         assert read_drained(container, "shop/orders").rows == {"0": list(range(30))}

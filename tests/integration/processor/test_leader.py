@@ -1,6 +1,7 @@
 """The leading host: what it measures, and the batches it freezes, also across leaders."""
 
 import io
+import json
 import time
 
 import fastavro
@@ -63,6 +64,25 @@ def test_one_host_leads_and_measures_all(consumer: MakeConsumer) -> None:
     assert fleet.open_batch is None
     assert (fleet.pending_files, fleet.pending_bytes, fleet.pending_seconds) == (0, 0, 0)  # nothing waits for Spark
     wait_until(lambda: says_the_same(first, second), "two reports of a host at rest are the same to the operator")
+
+
+def test_the_next_leader_continues_with_the_totals_of_the_first_one(consumer: MakeConsumer) -> None:
+    orders = consumer(partitions=4)
+    orders.publish(1000)
+    first = orders.host("orders-host-0")
+    wait_fleet(orders, 1000, first)
+    with orders.container(orders.drained) as container:
+        record = container.get_blob_client(f"{PREFIX}/_watermark.json")
+        wait_until(record.exists, "the watermark is written")
+        counted = json.loads(record.download_blob().readall())
+    assert counted["totals"]["events"] == 1000
+    first.kill()
+    orders.publish(500)
+    second = orders.host("orders-host-1")
+    fleet = wait_fleet(orders, 1500, second)
+    assert fleet.files > counted["totals"]["files"]
+    report = orders.audit(deep=False)
+    assert report.exit_code == 0, report
 
 
 def test_batches_are_contiguous_and_one_at_a_time_across_leaders(consumer: MakeConsumer) -> None:
