@@ -114,18 +114,18 @@ def test_the_list_shows_the_state_of_each_consumer_and_links_to_it(page: Page) -
 
 def test_a_long_list_is_sorted_filtered_and_paged_by_the_server(chrome: Chrome) -> None:
     histories = filled_book()
-    for number in range(250):
-        record(histories, Key("many", f"c{number:03}"), datetime.now(UTC), {}, 1)
+    for number in range(1998):
+        record(histories, Key("many", f"c{number:04}"), datetime.now(UTC), {}, 1)
     with serving(histories) as server:
         page = Page(chrome, server)
         page.open("?sort=state")
         page.until(lambda: len(page.all("#consumers tr")) == 100, "a page")
-        assert page.text("#count") == "252 of 252, 1 needs somebody" and page.text("#page") == "Page 1 of 3"
+        assert page.text("#count") == "2,000 of 2,000, 1 needs somebody" and page.text("#page") == "Page 1 of 20"
         assert "shop/payments" in page.all("#consumers tr")[0].text, "the worst first"
         assert Select(page.one("#sort")).first_selected_option.text == "state", "as the address says"
         assert not page.one("#previous").is_enabled()
         page.one("#next").click()
-        page.until(lambda: page.text("#page") == "Page 2 of 3", "the next page")
+        page.until(lambda: page.text("#page") == "Page 2 of 20", "the next page")
         Select(page.one("#state")).select_by_value("problem")
         page.until(lambda: len(page.all("#consumers tr")) == 1, "one state")
         assert page.browser.current_url.endswith("#/?state=problem&sort=state"), "the first page again"
