@@ -90,6 +90,7 @@ class Reconciler:
         self._recorder = Recorder(self._api)
         # Lost in a restart, which costs some reads and at most one write.
         self._memory: dict[Key, _Memory] = {}
+        self._moving = 0  # resources that are not at rest
         self._denials = Denials()
 
     async def reconcile(self, key: Key) -> Next:
@@ -103,7 +104,7 @@ class Reconciler:
             return Next(None)  # the first list calls again
         objects = objects_of(self._store, key)
         if objects is None:
-            self._memory.pop(key, None)
+            self._remember(key, None)
             self._denials.forget(key)
             self._recorder.forget(key)
             if self._fleets:
@@ -137,14 +138,14 @@ class Reconciler:
         if status != observed.consumer.status:
             if not same_but_moving(status, observed.consumer.status):
                 memory = replace(memory, changed=now)
-            self._memory[key] = memory
+            self._remember(key, memory)
             if await self._write(observed, status, now - memory.written):
                 memory = replace(memory, written=now)
         leaving = plan is not None and bool(plan.running.leaving)
         calm = now - memory.changed >= CALM_SECONDS and not leaving
         if calm and is_at_rest(observed, plan, errors, status):
             memory = replace(memory, rest=Rest(seen, said, now + PLAN_SECONDS))
-        self._memory[key] = memory
+        self._remember(key, memory)
         return self._next(errors, status, calm=calm, starting=not calm and _are_starting(observed, status))
 
     def _next(
@@ -157,14 +158,16 @@ class Reconciler:
             return Next(min(delays))
         # Pending files become a batch, and a batch a Job, without a watch event.
         waiting = bool(status.lag.events or (status.spark and status.spark.pending_files))
-        moving = self._moving()
         if calm and not waiting:
-            return Next(resting_seconds(len(self._memory) - moving))
-        return Next(starting_seconds(moving) if starting else moving_seconds(moving))
+            return Next(resting_seconds(len(self._memory) - self._moving))
+        return Next(starting_seconds(self._moving) if starting else moving_seconds(self._moving))
 
-    def _moving(self) -> int:
-        """The number of resources that are not at rest."""
-        return sum(memory.rest is None for memory in self._memory.values())
+    def _remember(self, key: Key, memory: _Memory | None) -> None:
+        """Replace the memory of a resource; None: it is gone."""
+        before = self._memory.pop(key, None)
+        if memory is not None:
+            self._memory[key] = memory
+        self._moving += _moves(memory) - _moves(before)
 
     async def _send(self, observed: Observed, hosts: int | None) -> None:
         if self._fleets and hosts is not None:
@@ -184,7 +187,7 @@ class Reconciler:
     async def _write(self, observed: Observed, status: EventConsumerStatus, since: float) -> bool:
         """Write the status; return whether it was written. `since`: seconds since the last write."""
         consumer = observed.consumer
-        if since < numbers_seconds(self._moving()) and same_but_numbers(status, consumer.status):
+        if since < numbers_seconds(self._moving) and same_but_numbers(status, consumer.status):
             return False
         if since < PLAN_SECONDS and same_but_moving(status, consumer.status):
             return False
@@ -205,6 +208,10 @@ class Reconciler:
             return False
         await self._recorder.record(observed, status)
         return True
+
+
+def _moves(memory: _Memory | None) -> bool:
+    return memory is not None and memory.rest is None
 
 
 def _holds(rest: Rest | None, objects: bytes) -> bool:

@@ -31,6 +31,20 @@ _IDLE_SECONDS = 0.05  # kopf keeps the last event of each object for so long, wh
 _MORE_SECONDS = 5.0  # a CRD that is installed later is noticed within this time
 
 
+class _NoMemory(kopf.DiffBaseStorage):  # type: ignore[misc]  # kopf has no types
+    """Keeps kopf from comparing objects with their last state: a copy of each object for each event."""
+
+    def build(self, **_: Any) -> Any:
+        """No part of an object."""
+        return {}
+
+    def fetch(self, **_: Any) -> None:
+        """Nothing is stored."""
+
+    def store(self, **_: Any) -> None:
+        """Store nothing."""
+
+
 class Triggers:
     """Puts raw events into the store, and turns changes into keys.
 
@@ -169,6 +183,7 @@ def _login(**kwargs: Any) -> Any:
 def _settings(kinds: Collection[Kind]) -> Any:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
+    settings.persistence.diffbase_storage = _NoMemory()
     settings.scanning.disabled = True
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330
