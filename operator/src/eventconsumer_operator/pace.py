@@ -9,10 +9,10 @@ STARTING_SECONDS = 1.0  # while hosts are about to be ready: partitions await as
 MOVING_SECONDS = 3.0  # while the status changes
 RESTING_SECONDS = 15.0  # at rest: hosts report problems and new events only when asked
 NUMBERS_SECONDS = 3.0  # between writes of a status in which only numbers changed
-LONGEST_SECONDS = 30.0  # between reconciles: hosts leave rest 40 s after the last operator message
+LONGEST_SECONDS = 40.0  # between reconciles: hosts leave rest 50 s after the last operator message
 LONGEST_NUMBERS_SECONDS = 300.0
 PLANS_PER_SECOND = 20.0  # a plan takes about 15 ms of processor time
-LOOKS_PER_SECOND = 34.0  # a look takes about 1.3 ms
+LOOKS_PER_SECOND = 25.0  # a look takes about 2 ms
 NUMBERS_PER_SECOND = 10.0
 
 

@@ -23,7 +23,7 @@ JITTER = 1.1  # of the controller
 def test_few_resources_have_the_shortest_times() -> None:
     assert starting_seconds(20) == STARTING_SECONDS
     assert moving_seconds(60) == MOVING_SECONDS
-    assert resting_seconds(500) == RESTING_SECONDS
+    assert resting_seconds(375) == RESTING_SECONDS
     assert numbers_seconds(30) == NUMBERS_SECONDS
 
 
@@ -31,7 +31,7 @@ def test_few_resources_have_the_shortest_times() -> None:
 def test_more_resources_are_not_more_work(count: int) -> None:
     assert count / starting_seconds(count) <= PLANS_PER_SECOND
     assert count / moving_seconds(count) <= PLANS_PER_SECOND
-    assert count / resting_seconds(count) <= LOOKS_PER_SECOND + 7  # 600 in 15 s
+    assert count / resting_seconds(count) <= LOOKS_PER_SECOND
     assert count / numbers_seconds(count) <= NUMBERS_PER_SECOND
 
 

@@ -15,7 +15,7 @@ Manifests in the store are shared and never changed in place. They are trimmed t
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STORED, Listing
 
 Where = tuple[Kind, str, str]
 _SHORT = 256  # longest text, in characters, that is shared between objects
+_SHARED = 2048  # parts of objects that new objects may share: those of some hundred resources
 
 
 @dataclass
@@ -85,6 +86,32 @@ class _Part:
         self.tombstones.clear()
 
 
+class _Sharing:
+    """Makes equal parts of objects one object: most of a pod template is the same for all EventConsumers."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[Hashable, ...], Any] = {}  # by their content, where nodes inside are already shared
+
+    def of(self, node: Any) -> Any:
+        """An equal value, whose parts other objects may have."""
+        if isinstance(node, dict):
+            kept: Any = {sys.intern(name): self.of(value) for name, value in node.items()}
+            key = (dict, *kept, *map(_identity, kept.values()))
+        elif isinstance(node, list):
+            kept = [self.of(value) for value in node]
+            key = (list, *map(_identity, kept))
+        else:
+            return sys.intern(node) if isinstance(node, str) and len(node) <= _SHORT else node
+        if len(self._nodes) >= _SHARED:
+            self._nodes.clear()
+        return self._nodes.setdefault(key, kept)
+
+
+def _identity(value: Any) -> Hashable:
+    """The same for equal values of one type; nodes of equal content are one object."""
+    return id(value) if isinstance(value, dict | list) else (type(value), value)
+
+
 class Store:
     """Objects by kind, namespace and name, and by the EventConsumer that they belong to."""
 
@@ -96,6 +123,7 @@ class Store:
             kinds: Kinds that are watched and listed.
         """
         self.kinds = tuple(kinds)
+        self._sharing = _Sharing()
         self._unserved: set[Kind] = set()
         self._clusterwide = clusterwide
         self._parts: dict[tuple[Kind, str], _Part] = {}
@@ -224,7 +252,7 @@ class Store:
 
     def _set(self, part: _Part, kind: Kind, where: tuple[str, str], manifest: Manifest) -> None:
         self._unset(part, kind, where)
-        kept = _shared(trimmed(manifest))
+        kept = self._sharing.of(trimmed(manifest))
         part.put(where, kept)
         for key in _owners(kind, kept):
             self._by_consumer.setdefault(key, {})[(kind, *where)] = kept
@@ -247,15 +275,6 @@ def _keys(kind: Kind, manifest: Manifest) -> list[Key]:
     metadata = manifest["metadata"]
     name = metadata["name"] if kind == EVENT_CONSUMER else metadata.get("labels", {}).get(labels.LABEL_CONSUMER)
     return [Key(metadata["namespace"], name)] if name else []
-
-
-def _shared(node: Any) -> Any:
-    """A value whose names of fields and short texts are shared between objects."""
-    if isinstance(node, dict):
-        return {sys.intern(name): _shared(value) for name, value in node.items()}
-    if isinstance(node, list):
-        return [_shared(value) for value in node]
-    return sys.intern(node) if isinstance(node, str) and len(node) <= _SHORT else node
 
 
 def _version(manifest: Manifest) -> str:

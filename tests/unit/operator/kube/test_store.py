@@ -383,3 +383,25 @@ def test_a_spec_of_any_size_takes_little_memory_and_its_resource_says_so() -> No
     assert found is not None and len(pickle.dumps(found)) < 1000
     with pytest.raises(SpecError, match=r"spec: the resource has 1\d{6} bytes, more than 131072: shorten its lists"):
         parse_spec(found["spec"])
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 2) | st.sampled_from([0.0, 1.0, "", "a", "x" * 200]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3), min_size=2, max_size=6))
+def test_equal_parts_of_objects_are_one_object_and_no_value_changes(contents: list[Any]) -> None:
+    store = Store()
+    for version, content in enumerate(contents, start=1):
+        found = []
+        for consumer in ("orders", "payments"):
+            manifest = child(f"{consumer}-host", data=content)
+            metadata = {"labels": {labels.LABEL_CONSUMER: consumer}, "resourceVersion": str(version)}
+            store.put(manifest | {"metadata": manifest["metadata"] | metadata})
+            held_now = store.get(CONFIG_MAP, SHOP, f"{consumer}-host")
+            assert held_now is not None
+            found.append(held_now["data"])
+        assert json.dumps(found[0]) == json.dumps(content)
+        assert found[1] is found[0]
