@@ -1,8 +1,8 @@
 """Regular complete lists: they correct the store, whatever the watches miss.
 
 Every kind is listed once per namespace, one after the other, so that one page is in memory at a time. Changes that no
-watch reported are reconciled at once. All other resources are reconciled within the next seconds, too, so no lost key
-stays lost.
+watch reported are reconciled at once. All other resources are queued for a time after their next reconcile, so that a
+key that was lost comes back and no other one is reconciled more often.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ _log = structlog.get_logger(__name__)
 MANAGED = {labels.LABEL_MANAGED_BY: labels.MANAGED_BY}
 RETRY_SECONDS = 10.0
 _SPREAD_SECONDS = 15.0
+LOST_SECONDS = 60.0  # above the longest time between two reconciles of a resource
 # Longer than the watches retry while the API server is unreachable.
 _OLD_SECONDS = 900.0
 
@@ -148,7 +149,6 @@ class Resync:
         if not first:
             metrics.MISSED.inc(len(news))
         for key in {*self._store.consumers(scope), *news}:
-            # Spread over time.
+            spread = random.uniform(0.0, _SPREAD_SECONDS)  # noqa: S311 - no secret
             soon = first or key in news
-            delay = 0.0 if soon else random.uniform(0.0, _SPREAD_SECONDS)  # noqa: S311 - no secret
-            self._notify(key, delay, urgent=back)
+            self._notify(key, 0.0 if soon else spread + (0.0 if back else LOST_SECONDS), urgent=back)
