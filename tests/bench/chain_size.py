@@ -4,7 +4,7 @@ next leader, for a step of retention and for an audit.
 The storage is synthetic: it makes up the listing of N slots in 32 partitions from their numbers, and has no content.
 Nine in ten slots are tombstones, as after a long retention. The consumer has no Spark. The first leader finds neither
 totals nor a cursor, as after an update from an old version, so it lists all slots. The next one starts with those that
-the first one wrote.
+the first one wrote. With `--azurite`, the same blobs are in Azurite.
 """
 
 import argparse
@@ -17,11 +17,15 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+from azure.storage.blob.aio import BlobServiceClient
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import Retention as Limits
-from eventconsumer_processor.audit.container import StoreContainer
+from eventconsumer_processor.audit.container import AzureContainer, Container, StoreContainer
 from eventconsumer_processor.audit.read import Subject, audit
 from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog, BatchState
@@ -32,8 +36,10 @@ from eventconsumer_processor.lease.model import Listing
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from eventconsumer_storage.blobs import Blob, BlobInfo
 from tests.bench.machine import peak_mib
+from tests.support.azurite import azurite_with_client
 from tests.support.fakes.hub import FakeHub
 from tests.unit.processor.auditing import CHAIN, CHAIN_RECORD, ERA, WHEN, segment
 from tests.unit.processor.stage import CONFIG
@@ -41,6 +47,7 @@ from tests.unit.processor.stage import CONFIG
 PARTITIONS = 32
 EVENTS = 1000  # of a file
 SIZE = 1_000_000  # bytes of a file
+WRITERS = 64  # at a time
 PAGE = 5000  # names in one response of storage
 SIZES = (10_000, 100_000, 1_000_000)
 WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -73,7 +80,8 @@ class LongChains:
         name = f"p/inc={ERA}/partition={partition}/from={first:020d}.parquet"
         return BlobInfo(name, '"1"', 0 if tombstone else SIZE, WRITTEN, facts)
 
-    def _partition(self, partition: str) -> Iterator[BlobInfo]:
+    def partition(self, partition: str) -> Iterator[BlobInfo]:
+        """All slots of a partition."""
         return (self._slot(partition, number) for number in range(self.files // PARTITIONS))
 
     async def walk(self, prefix: str) -> AsyncIterator[BlobInfo]:
@@ -89,7 +97,7 @@ class LongChains:
             yield BlobInfo(name, '"1"', len(self.written[name]), WRITTEN)
         for partition, folder in zip(partitions, folders, strict=True):
             if folder.startswith(prefix) or prefix.startswith(folder):
-                for info in self._partition(partition):
+                for info in self.partition(partition):
                     if info.name.startswith(prefix):
                         count += 1
                         yield info
@@ -146,21 +154,19 @@ def leader(store: Any, era: Era) -> Retention:
     )  # fmt: skip
 
 
-async def measure(files: int) -> None:
-    """Print each task with its requests, CPU seconds, and the most resident memory of the process so far, MiB."""
-    store: Any = LongChains(files)
+async def measure(files: int, store: Any, requests: Counter[str], container: Container) -> None:
+    """Print each task with its requests, time, CPU seconds, and the most resident memory of the process, MiB."""
     partitions = [str(number) for number in range(PARTITIONS)]
     era = Era(ERA, lambda partition: Chain(store, "p", ERA, partition))
-
     info = HubInfo("shop.example", "Orders", WRITTEN, tuple(partitions))
 
     async def task(name: str, work: Any) -> None:
-        store.requests.clear()
-        began = time.process_time()
+        requests.clear()
+        began, cpu = time.monotonic(), time.process_time()
         await work
-        numbers = " | ".join(str(store.requests[kind]) for kind in ("list", "head", "read", "put"))
-        seconds, memory = time.process_time() - began, peak_mib(os.getpid())
-        print(f"| {files:,} | {name} | {numbers} | {seconds:.1f} | {memory:.0f} |", flush=True)
+        numbers = " | ".join(str(requests[kind]) for kind in ("list", "head", "read", "put"))
+        took, seconds, memory = time.monotonic() - began, time.process_time() - cpu, peak_mib(os.getpid())
+        print(f"| {files:,} | {name} | {numbers} | {took:.1f} | {seconds:.1f} | {memory:.0f} |", flush=True)
 
     async def counted() -> None:
         measured = Measure(
@@ -174,7 +180,7 @@ async def measure(files: int) -> None:
         await WatermarkFile(store, "p", CHAIN, lambda: WRITTEN).publish(measured.completeness())
 
     async def audited() -> None:
-        report = await audit(Subject(Walked(store), "p"))
+        report = await audit(Subject(container, "p"))
         assert sum(each.files for each in report.partitions) == files // PARTITIONS * PARTITIONS
         assert report.exit_code == 0, report.findings
 
@@ -188,13 +194,43 @@ async def measure(files: int) -> None:
     await task("audit", audited())
 
 
+async def in_azurite(files: int) -> None:
+    """Measure with blobs in Azurite."""
+    requests: Counter[str] = Counter()
+    made = LongChains(files)
+    with TemporaryDirectory() as folder, azurite_with_client(Path(folder)) as (azurite, _):
+        async with BlobServiceClient.from_connection_string(azurite.connection_string, **client_options()) as service:
+            store = AzureBlobStore(service, "drained", lambda operation, _: requests.update([operation]))
+            await store.ensure_container()
+            for name, data in made.written.items():
+                await store.put(name, data)
+            slots = (slot for number in range(PARTITIONS) for slot in made.partition(str(number)))
+
+            async def writer() -> None:
+                for slot in slots:
+                    await store.put(slot.name, b"" if slot.size == 0 else b"x", metadata=slot.metadata)
+
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(WRITERS):
+                    tasks.create_task(writer())
+            await measure(files, store, requests, AzureContainer(service, "drained"))
+
+
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.chain_size", description=__doc__)
     parser.add_argument("--slots", type=int, nargs="*", default=SIZES, help="numbers of slots")
-    print("| slots | task | list | head | read | put | CPU, s | memory, MiB |\n|---|---|---|---|---|---|---|---|")
-    for files in parser.parse_args().slots:
-        asyncio.run(measure(files))
+    parser.add_argument("--azurite", type=int, metavar="SLOTS", help="with so many blobs in Azurite, and nothing else")
+    options = parser.parse_args()
+    print(
+        "| slots | task | list | head | read | put | s | CPU, s | memory, MiB |\n|---|---|---|---|---|---|---|---|---|"
+    )
+    if options.azurite:
+        asyncio.run(in_azurite(options.azurite))
+        return
+    for files in options.slots:
+        store: Any = LongChains(files)
+        asyncio.run(measure(files, store, store.requests, Walked(store)))
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ def test_a_source_distribution_needs_no_compiler_and_holds_the_sources_of_a_whee
     done = hatchling(crate, "sdist", PATH="/nowhere")
     assert done.returncode == 0, done.stderr
     (archive,) = (crate / "made").glob("*.tar.gz")
-    shutil.unpack_archive(archive, crate / "unpacked", filter="data")
+    shutil.unpack_archive(archive, crate / "unpacked")
     (folder,) = (crate / "unpacked").iterdir()
     held = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert {"Cargo.toml", "Cargo.lock", "src/lib.rs", "hatch_build.py", f"{PACKAGE}/__init__.py"} <= held

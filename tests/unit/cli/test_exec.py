@@ -2,8 +2,8 @@
 
 import pytest
 
-from eventconsumer_cli.errors import ClusterError, Failed
-from eventconsumer_cli.kube.exec import _WithoutPid, exit_code
+from eventconsumer_cli.errors import ClusterError, Failed, Forbidden, NotFound
+from eventconsumer_cli.kube.exec import _WithoutPid, exit_code, refused
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,11 @@ def test_exit_codes() -> None:
         exit_code(b'{"status":"Failure","message":"exec: no such file"}', "pod")
     with pytest.raises(ClusterError, match="may still run"):
         exit_code(b"", "pod")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(400, ClusterError), (403, Forbidden), (404, NotFound), (500, ClusterError)]
+)
+def test_the_status_of_a_refusal_counts_and_no_other_number(code: int, kind: type[Exception]) -> None:
+    reason = f"Handshake status {code} Reason -+-+- {{'audit-id': '97cfd0b3-7f5c-4040-9403-4142fe5b4042'}}"
+    assert type(refused("shop", "orders-host-0", reason)) is kind

@@ -6,6 +6,7 @@ end the program, so a caller that stops waiting sends it a signal.
 """
 
 import contextlib
+import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -120,7 +121,7 @@ class KubernetesShell:
                 _preload_content=False,
             )
         except ApiException as error:
-            raise _refused(namespace, pod, str(error.reason)) from error
+            raise refused(namespace, pod, str(error.reason)) from error
 
     def _end(self, namespace: str, pod: str, container: str, pid: int | None) -> None:
         """End the program and its children, and wait until they have cleaned up: a temporary pod is deleted next.
@@ -229,14 +230,22 @@ def _broken(what: str, error: Exception | None) -> ClusterError:
     )
 
 
-def _refused(namespace: str, pod: str, reason: str) -> Exception:
-    """The error for the response to the connection request."""
-    if "403" in reason:
+def refused(namespace: str, pod: str, reason: str) -> Exception:
+    """The error for a response that starts no program.
+
+    Args:
+        namespace: Of the pod.
+        pod: Its name.
+        reason: As the client tells it, `Handshake status <code> …`, followed by headers and content.
+    """
+    status = re.match(r"Handshake status (\d{3})\b", reason)
+    code = status[1] if status else ""
+    if code == "403":
         return Forbidden(
             f"pods/exec is forbidden for you in namespace {namespace}",
             "ask an administrator of the cluster for the permission to get and create pods/exec there",
         )
-    if "404" in reason:
+    if code == "404":
         return NotFound(f"pod {namespace}/{pod} no longer exists", "try again")
     cause = reason.splitlines()[0][:200] if reason else "interrupted"
     return ClusterError(f"cannot start a program in pod {namespace}/{pod}: {cause}")

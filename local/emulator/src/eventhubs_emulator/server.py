@@ -95,7 +95,9 @@ class AmqpServer:
                 await (writing or writer.drain())
             del self._broker.connections[number]
             self._tasks.discard(task)
-            writer.transport.abort()
+            # Python before 3.11.4: the transport of a TLS connection that has ended has no protocol to abort.
+            with contextlib.suppress(AttributeError):
+                writer.transport.abort()
             _log.info("connection=%d ended", number)
 
     async def _read(self, connection: Connection, stream: Stream, wake: asyncio.Event, written: asyncio.Event) -> None:
