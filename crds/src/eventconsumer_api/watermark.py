@@ -27,8 +27,8 @@ class WatermarkRecord(Report):
     batch: int | None = Field(default=None, description="The last of these batches; 0: none was needed.")
     totals: Totals | None = Field(
         default=None,
-        description="Totals of the files before `next` and of earlier segments, for the next leader. Absent with "
-        "Spark: manifests of batches have totals.",
+        description="Totals of the files before `next` and of earlier segments, for the next leader. Absent after "
+        "the first batch: manifests of batches have totals.",
     )
     gaps: dict[str, str] | None = Field(
         default=None, description="Partition id -> the last gap by retention in these files, for example 17-20."

@@ -32,7 +32,10 @@ _MORE_SECONDS = 5.0  # a CRD that is installed later is noticed within this time
 
 
 class _NoMemory(kopf.DiffBaseStorage):  # type: ignore[misc]  # kopf has no types
-    """Keeps kopf from comparing objects with their last state: a copy of each object for each event."""
+    """Keeps kopf from comparing objects with their last state: a copy of each object for each event.
+
+    Source: docs.kopf.dev, Configuration, "Change detection": the storage may be replaced.
+    """
 
     def build(self, **_: Any) -> Any:
         """No part of an object."""

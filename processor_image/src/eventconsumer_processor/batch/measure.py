@@ -125,7 +125,7 @@ class Measure:
             self.state = await self._batches.restore()
             if self.state.last:
                 self._begin_at(self.state.last)
-            if self._config.batches is None and self._saved is not None:
+            if self._counts_all and self._saved is not None:
                 self._continue_from(await self._saved())
             self._restored = True
         for era in self.eras[:-1]:
@@ -256,8 +256,10 @@ class Measure:
         newest = self.eras[-1]
         ends = {partition: ledger.next for partition, ledger in sorted(newest.ledgers.items())}
         found = Complete(self.complete, newest.incarnation, ends)
-        if self._config.batches is None:
+        if self._counts_all:
             return replace(found, totals=self._totals(), gaps=self._gaps())
+        if self._config.batches is None:
+            return found
         commits = self.state.watermark
         if not self.state.open:
             commits = later(commits, self.without(newest, {}))
@@ -267,6 +269,11 @@ class Measure:
     def _is_watched(self) -> bool:
         """Whether there is a watermark: not without files, and not for a part of the events."""
         return not self._replaced and self._config.replay is None
+
+    @property
+    def _counts_all(self) -> bool:
+        """Whether the totals are of all files. Batches leave out files that were pruned before the first one."""
+        return self._config.batches is None and self.state.last is None
 
     def _all(self) -> list[Ledger]:
         return [ledger for era in self.eras for ledger in era.ledgers.values()]

@@ -76,6 +76,20 @@ async def test_the_next_leader_counts_only_files_after_the_watermark() -> None:
 
 
 @virtual
+async def test_batches_of_a_time_with_spark_do_not_count_all_files_so_there_are_no_totals() -> None:
+    world = await World.drained(1, 10)
+    first = await world.measure()
+    await world.report(first)
+    with_totals = first.completeness()
+    owner = ResourceRef(namespace="shop", name="orders", uid="u")
+    kept: Any = {"resource": owner, "chain": "c", "incarnation": "era", "reason": "Age", "created_at": now()}
+    first.state = BatchState(BatchManifest(number=1, files=[], ranges={}, next={"0": 10}, totals=Totals(), **kept))
+    without = first.completeness()
+    assert with_totals is not None and with_totals.totals is not None
+    assert without is not None and without.totals is None
+
+
+@virtual
 async def test_a_watermark_of_another_version_or_chain_or_without_totals_is_not_counted_on() -> None:
     world = await World.drained(1, 10)
     first = await world.measure()
