@@ -21,6 +21,7 @@ import structlog
 from eventconsumer_api.fleet import FLEET_SILENCE_SECONDS, FleetMessage
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import owner_id, pod_of
+from eventconsumer_processor.identity.records import MOVED_SECONDS
 from tests.bench.options import Options
 from tests.bench.results import Row
 from tests.simulation.host import SimHost, Surroundings
@@ -33,7 +34,8 @@ COUNTS, QUICK_COUNTS = (32, 256, 1024, 2048), (32,)
 MOST_KILLED = 256  # partitions, for the changes that take long
 # Partitions and hosts at rest: in a quick run, in others, and with `--long` too.
 QUICK_RESTING, RESTING, LONG_RESTING = ((32, 8),), ((256, 8), (256, 32), (256, 128)), ((2048, 8), (2048, 128))
-REST_SECONDS = 120.0  # above the pause between two scans at rest
+CALM_SECONDS = 120.0  # until all hosts are at rest: above the pause between two scans
+REST_SECONDS = MOVED_SECONDS  # the interval of the rarest requests
 LEASE_SECONDS = 60
 FIRST_SECONDS = 20.0  # of a settled fleet with many partitions before a change; else `LEASE_SECONDS`
 TICK_SECONDS = 0.1  # between looks
@@ -302,7 +304,7 @@ def _changed(
 def _at_rest(count: int, hosts: int, options: Options) -> Row:
     """Storage calls for each partition and minute of a fleet without events."""
     with _fleet(count, hosts, events=False) as fleet:
-        fleet.run(REST_SECONDS)
+        fleet.run(CALM_SECONDS)
         fleet.calls()
         fleet.run(REST_SECONDS)
         calls = fleet.calls()

@@ -4,13 +4,14 @@ next leader, for a step of retention and for an audit.
 The storage is synthetic: it makes up the listing of N slots in 32 partitions from their numbers, and has no content.
 Nine in ten slots are tombstones, as after a long retention. The consumer has no Spark. The first leader finds neither
 totals nor a cursor, as after an update from an old version, so it lists all slots. The next one starts with those that
-the first one wrote. With `--azurite`, the same blobs are in Azurite.
+the first one wrote. With `--azurite`, the same blobs are in Azurite; above 20,000, give it a `--database`.
 """
 
 import argparse
 import asyncio
 import json
 import os
+import sys
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -21,7 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from azure.storage.blob.aio import BlobServiceClient
+from azure.storage.blob.aio import BlobServiceClient, ContainerClient
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import Retention as Limits
@@ -154,8 +155,13 @@ def leader(store: Any, era: Era) -> Retention:
     )  # fmt: skip
 
 
-async def measure(files: int, store: Any, requests: Counter[str], container: Container) -> None:
-    """Print each task with its requests, time, CPU seconds, and the most resident memory of the process, MiB."""
+async def measure(
+    files: int, store: Any, requests: Counter[str], container: Container, client: ContainerClient | None = None
+) -> None:
+    """Print each task with its requests, time, CPU seconds, and the most resident memory of the process, MiB.
+
+    With a client of the container, the same listing through the models of Azure's client is the last task.
+    """
     partitions = [str(number) for number in range(PARTITIONS)]
     era = Era(ERA, lambda partition: Chain(store, "p", ERA, partition))
     info = HubInfo("shop.example", "Orders", WRITTEN, tuple(partitions))
@@ -192,28 +198,43 @@ async def measure(files: int, store: Any, requests: Counter[str], container: Con
     await task("next leader: retention", second.step(partitions, {}, BatchState()))
     await task("later step: retention", second.step(partitions, {}, BatchState()))
     await task("audit", audited())
+    if client:
+
+        async def listed() -> None:
+            assert len([info async for info in container.walk("p/inc=")]) == files // PARTITIONS * PARTITIONS
+
+        async def listed_by_models() -> None:
+            blobs = client.list_blobs("p/inc=", include=["metadata"], results_per_page=PAGE)
+            assert sum([1 async for _ in blobs]) == files // PARTITIONS * PARTITIONS
+
+        await task("listing", listed())
+        await task("listing, by the models of Azure's client", listed_by_models())
 
 
-async def in_azurite(files: int) -> None:
+async def in_azurite(files: int, database: str) -> None:
     """Measure with blobs in Azurite."""
     requests: Counter[str] = Counter()
     made = LongChains(files)
-    with TemporaryDirectory() as folder, azurite_with_client(Path(folder)) as (azurite, _):
+    with TemporaryDirectory() as folder, azurite_with_client(Path(folder), database) as (azurite, _):
         async with BlobServiceClient.from_connection_string(azurite.connection_string, **client_options()) as service:
             store = AzureBlobStore(service, "drained", lambda operation, _: requests.update([operation]))
             await store.ensure_container()
             for name, data in made.written.items():
                 await store.put(name, data)
-            slots = (slot for number in range(PARTITIONS) for slot in made.partition(str(number)))
+            slots = enumerate(slot for number in range(PARTITIONS) for slot in made.partition(str(number)))
 
             async def writer() -> None:
-                for slot in slots:
+                for number, slot in slots:
                     await store.put(slot.name, b"" if slot.size == 0 else b"x", metadata=slot.metadata)
+                    if number % 5000 == 0:
+                        print(f"{number:,} of {files:,} blobs written", file=sys.stderr, flush=True)
 
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(WRITERS):
                     tasks.create_task(writer())
-            await measure(files, store, requests, AzureContainer(service, "drained"))
+            await measure(
+                files, store, requests, AzureContainer(service, "drained"), service.get_container_client("drained")
+            )
 
 
 def main() -> None:
@@ -221,12 +242,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.chain_size", description=__doc__)
     parser.add_argument("--slots", type=int, nargs="*", default=SIZES, help="numbers of slots")
     parser.add_argument("--azurite", type=int, metavar="SLOTS", help="with so many blobs in Azurite, and nothing else")
+    parser.add_argument("--database", default="", metavar="URL", help="of an empty MySQL database for Azurite's names")
     options = parser.parse_args()
     print(
         "| slots | task | list | head | read | put | s | CPU, s | memory, MiB |\n|---|---|---|---|---|---|---|---|---|"
     )
     if options.azurite:
-        asyncio.run(in_azurite(options.azurite))
+        asyncio.run(in_azurite(options.azurite, options.database))
         return
     for files in options.slots:
         store: Any = LongChains(files)

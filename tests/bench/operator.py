@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -61,6 +62,7 @@ CALM_SECONDS = 75  # ready resources rest after 30 s, and are looked at every 15
 PATIENCE_SECONDS = 330  # a resource that is not ready rests five minutes after its last change
 IDLE_SECONDS = 60
 AWAY_SECONDS = 10
+ESTABLISHED = '{.status.conditions[?(@.type=="Established")].status}=True'  # `condition=` fails before the first one
 HANG_SECONDS = 600  # for one phase
 AT_ONCE = 16  # requests of this program
 
@@ -100,7 +102,7 @@ def api_server(source: Path) -> Iterator[ApiServerProcess]:
             for namespace in (NAMESPACE, "operator-system"):
                 kubectl(server, "create", "namespace", namespace)
             kubectl(server, "apply", "--server-side", "-f", str(source / "crds/eventconsumers.yaml"))
-            kubectl(server, "wait", "--for=condition=Established", "crd/eventconsumers.eventconsumer.io")
+            kubectl(server, "wait", f"--for=jsonpath={ESTABLISHED}", "crd/eventconsumers.eventconsumer.io")
             rendered = subprocess.run(
                 [
                     find_binary("helm"), "template", "eventconsumer", source / "helm/eventconsumer",
@@ -405,6 +407,7 @@ def main() -> None:
     parser.add_argument("--hosts", action="store_true", help="each resource has a host that reports")
     parser.add_argument("--source", type=Path, action="append", default=[], help="source tree; may be repeated")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the operator and the API server
     for source in given.source or [ROOT]:
         for count in given.count or [300]:
             print(f"{source.resolve().name}, {'one host each' if given.hosts else 'without hosts'}:", flush=True)

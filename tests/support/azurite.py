@@ -1,6 +1,7 @@
 """A real Azurite blob service as a process, for tests: started on a free port, stopped by its pid."""
 
 import contextlib
+import os
 import random
 import socket
 import subprocess
@@ -34,9 +35,9 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def azurite_with_client(folder: Path) -> Iterator[tuple["AzuriteProcess", BlobServiceClient]]:
-    """A new Azurite, with its log in `folder`, and a client of it."""
-    azurite = AzuriteProcess(folder / "azurite.log")
+def azurite_with_client(folder: Path, database: str = "") -> Iterator[tuple["AzuriteProcess", BlobServiceClient]]:
+    """A new Azurite, with its log in `folder`, and a client of it; for `database`, see `AzuriteProcess`."""
+    azurite = AzuriteProcess(folder / "azurite.log", database=database)
     azurite.start()
     try:
         with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
@@ -53,6 +54,8 @@ class AzuriteProcess:
         access_log: whether the log has one line for each request.
         host: address to listen on.
         tls: certificate and key; with them it listens on port 443.
+        database: URL of a MySQL database for names and metadata, with files beside the log for contents. Otherwise all
+            is in memory, where each write searches all blobs: 100,000 would take an hour.
     """
 
     def __init__(
@@ -62,8 +65,11 @@ class AzuriteProcess:
         access_log: bool = False,
         host: str = "127.0.0.1",
         tls: tuple[Path, Path] | None = None,
+        database: str = "",
     ) -> None:
         self.host = host
+        self._environment = os.environ | ({"AZURITE_DB": database} if database else {})
+        self._persistence = [f"--location={log.parent}"] if database else ["--inMemoryPersistence"]
         self.port = 443 if tls else free_port()
         self._tls = [f"--cert={tls[0]}", f"--key={tls[1]}"] if tls else []
         self._silence = [] if access_log else ["--silent"]
@@ -97,12 +103,13 @@ class AzuriteProcess:
             "--skipApiVersionCheck",
             "--loose",
             "--disableTelemetry",
-            "--inMemoryPersistence",
+            *self._persistence,
             *self._silence,
             *self._tls,
         ]
         self._process = subprocess.Popen(
             [str(BINARY), "--blobHost", self.host, "--blobPort", str(self.port), *flags],
+            env=self._environment,
             stdout=self._log,
             stderr=self._log,
         )

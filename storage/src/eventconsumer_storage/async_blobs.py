@@ -1,7 +1,6 @@
 """Blobs on Azure Blob Storage or Azurite, through Azure's client library; every call has a time limit."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +18,7 @@ from eventconsumer_api.host_config import BlobContainer
 from eventconsumer_storage.account import resolve_account
 from eventconsumer_storage.blobs import Blob, BlobInfo, info_of, quoted
 from eventconsumer_storage.errors import NotFound, StorageError, Unauthorized, Unavailable, storage_error
+from eventconsumer_storage.listing import page_of
 from eventconsumer_storage.proxy import proxy_refusal
 
 CONNECT_SECONDS = 5
@@ -161,20 +161,18 @@ class AzureBlobStore:
     async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
         """See `BlobStore`."""
         infos: list[BlobInfo] = []
-        include = ["metadata"] if metadata else None
-        pages = self._container.list_blobs(prefix, include=include, results_per_page=limit).by_page()
-        with contextlib.suppress(StopAsyncIteration):
-            while limit is None or len(infos) < limit:
-                async with self._call("list"):  # each page is a separate request
-                    infos += [info_of(found) async for found in await anext(pages)]
-        return infos[:limit]
+        token = ""
+        while True:
+            async with self._call("list"):  # each page is a separate request
+                page, token = await page_of(self._container, prefix, token, metadata=metadata, limit=limit)
+            infos += page
+            if not token or (limit is not None and len(infos) >= limit):
+                return infos[:limit]
 
     async def list_page(self, prefix: str, token: str = "", *, limit: int = 5000) -> tuple[Sequence[BlobInfo], str]:
         """See `BlobStore`."""
-        pages = self._container.list_blobs(prefix, include=["metadata"], results_per_page=limit).by_page(token or None)
         async with self._call("list"):
-            infos = [info_of(found) async for found in await anext(pages)]
-        return infos, getattr(pages, "continuation_token", None) or ""
+            return await page_of(self._container, prefix, token, limit=limit)
 
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
         """See `BlobStore`."""

@@ -131,11 +131,16 @@ def info_of(properties: BlobProperties) -> BlobInfo:
         last_modified=properties.last_modified,
         # Listings return None for an empty value, other responses "".
         metadata={key: value or "" for key, value in (properties.metadata or {}).items()},
-        leased=properties.lease.state in {"leased", "breaking"},
+        leased=is_held(properties.lease.state),
         forever=properties.lease.state == "leased" and properties.lease.duration == "infinite",
         md5=bytes(properties.content_settings.content_md5 or b""),
         versioned=bool(properties.version_id),
     )
+
+
+def is_held(state: str) -> bool:
+    """Whether a lease in this state prevents writes without it."""
+    return state in {"leased", "breaking"}
 
 
 def hierarchical_in(account: Mapping[str, Any]) -> bool | None:

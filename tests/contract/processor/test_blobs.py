@@ -284,6 +284,20 @@ async def test_a_listing_is_read_page_by_page(world: World) -> None:
     assert await world.other.list_page("r/") == ([], "")
 
 
+async def test_a_listing_says_of_a_blob_what_its_own_properties_say(world: World) -> None:
+    names = ("p/a b&<c>", "p/\u00fc\u4e16", "p/%41", "p/empty", "p/leased", "p/forever")
+    for name in names:
+        await world.blobs.put(name, b"" if name == "p/empty" else b"xy", metadata={"of": "<a & b>", "gap": ""})
+    await world.blobs.acquire_lease("p/leased", ONE, 60)
+    await world.blobs.acquire_lease("p/forever", TWO, FOREVER)
+    listed = await world.other.list("p/", metadata=True)
+    assert {info.name for info in listed} == set(names)
+    assert listed == [await world.blobs.head(info.name) for info in listed]
+    bare = await world.other.list("p/")
+    assert [(info.name, info.etag) for info in bare] == [(info.name, info.etag) for info in listed]
+    assert not any(info.metadata for info in bare)
+
+
 async def test_empty_metadata_values_stay_empty(world: World) -> None:
     await world.blobs.put("b", b"x", metadata={"gap": ""})
     (listed,) = await world.blobs.list("b", metadata=True)

@@ -12,6 +12,7 @@ from typing import Any
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.labels import FIELD_MANAGER
 from eventconsumer_operator.errors import Changed, Gone, OperatorError, Refused
+from eventconsumer_operator.kube.api import Keep
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing, install_hint, kind_of, name_of
 from eventconsumer_operator.kube.store import Store
 
@@ -107,13 +108,16 @@ class FakeKubernetes:
         self.reads["get"] += 1
         return copy.deepcopy(self._objects.get((kind, namespace, name)))
 
-    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> Listing:
-        """See `Api`."""
+    async def list(
+        self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None, keep: Keep | None = None
+    ) -> Listing:
+        """See `Api`; without `keep`, objects are whole."""
         self._maybe_fail("list", None)
         self.reads["list"] += 1
         if kind in self.unserved:
             raise Gone(f"{kind.plural}: 404 page not found")
-        return self._listing(kind, namespace, labels or {})
+        listing = self._listing(kind, namespace, labels or {})
+        return listing if keep is None else Listing(tuple(map(keep, listing.items)), listing.version)
 
     async def apply(self, manifest: Manifest) -> Manifest:
         """See `Api`."""

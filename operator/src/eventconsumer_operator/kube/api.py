@@ -5,7 +5,7 @@ contract tests. Every request has a time limit, so an API server that hangs does
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import aiohttp
@@ -34,6 +34,9 @@ LONG_PAGE = 250
 LONG_PAGE_BYTES = 8 * 1024 * 1024
 _APPLY = "application/apply-patch+yaml"
 
+Keep = Callable[[Manifest], Manifest]
+"""The part of an object that is held in memory."""
+
 
 class Api(Protocol):
     """The requests of the operator. Every method may raise Forbidden, Refused or Transient."""
@@ -41,8 +44,13 @@ class Api(Protocol):
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         """Return the object, or None if there is none."""
 
-    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> Listing:
-        """Return all objects of the namespace, or of all namespaces with "", that carry `labels`; trimmed."""
+    async def list(
+        self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None, keep: Keep = trimmed
+    ) -> Listing:
+        """Return all objects of the namespace, or of all namespaces with "", that carry `labels`.
+
+        `keep` is called for each object as soon as its page arrives.
+        """
 
     async def apply(self, manifest: Manifest) -> Manifest:
         """Server-side apply as the operator's field manager; take over fields of other managers.
@@ -92,7 +100,9 @@ class KubernetesApi:
         except Gone:
             return None
 
-    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> Listing:
+    async def list(
+        self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None, keep: Keep = trimmed
+    ) -> Listing:
         """See `Api`."""
         query: dict[str, str | int] = {"limit": LONG_PAGE}
         if labels:
@@ -106,7 +116,7 @@ class KubernetesApi:
                 query["limit"] = PAGE  # the rest of the list, too: the next long page may be as large
                 continue
             # Items of a list have no kind.
-            items += [trimmed({"apiVersion": kind.api_version, "kind": kind.name} | item) for item in page["items"]]
+            items += [keep({"apiVersion": kind.api_version, "kind": kind.name} | item) for item in page["items"]]
             if not page["metadata"].get("continue"):
                 # All pages have the version of the first one, or the API server answers 410.
                 return Listing(tuple(items), page["metadata"]["resourceVersion"])

@@ -113,7 +113,8 @@ class Resync:
     async def _list(self, kind: Kind, scope: str) -> set[Key] | None:
         """List a kind into the store; return the keys that changed, or None if the list failed."""
         try:
-            listing = await self._api.list(kind, scope, None if kind == EVENT_CONSUMER else MANAGED)
+            labels = None if kind == EVENT_CONSUMER else MANAGED
+            listing = await self._api.list(kind, scope, labels, keep=self._store.kept)
         except Gone as error:
             if not install_hint(kind):
                 self._failed(kind, scope, error)

@@ -196,6 +196,17 @@ class Store:
         self._unset(part, kind, where)
         return True
 
+    def kept(self, manifest: Manifest) -> Manifest:
+        """The part of an object that is held: the held object itself at the same version.
+
+        Lists use it, so that a list of thousands of unchanged objects takes no memory.
+        """
+        held = self.get(kind_of(manifest), manifest["metadata"]["namespace"], name_of(manifest))
+        if held is not None and _version(held) == _version(manifest):
+            return held
+        kept: Manifest = self._sharing.of(trimmed(manifest))
+        return kept
+
     def refuse(self, kind: Kind, scope: str, error: Forbidden) -> None:
         """Record that a kind may not be listed; the next list clears it."""
         self._refusals[kind, scope] = error
@@ -252,7 +263,7 @@ class Store:
 
     def _set(self, part: _Part, kind: Kind, where: tuple[str, str], manifest: Manifest) -> None:
         self._unset(part, kind, where)
-        kept = self._sharing.of(trimmed(manifest))
+        kept = self.kept(manifest)
         part.put(where, kept)
         for key in _owners(kind, kept):
             self._by_consumer.setdefault(key, {})[(kind, *where)] = kept

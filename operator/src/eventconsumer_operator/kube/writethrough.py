@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.labels import LABEL_MANAGED_BY, MANAGED_BY
 from eventconsumer_operator.errors import Changed, Gone
-from eventconsumer_operator.kube.api import Api
-from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing, kind_of, name_of
+from eventconsumer_operator.kube.api import Api, Keep
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing, kind_of, name_of, trimmed
 from eventconsumer_operator.kube.store import Store
 
 
@@ -26,9 +26,11 @@ class WriteThrough:
         """See `Api`: a direct read. The object may lack the operator's label, so it is not put into the store."""
         return await self._api.get(kind, namespace, name)
 
-    async def list(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None) -> Listing:
+    async def list(
+        self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None, keep: Keep = trimmed
+    ) -> Listing:
         """See `Api`: a direct read. Found objects are put into the store; absent ones may only lack the labels."""
-        listing = await self._api.list(kind, namespace, labels)
+        listing = await self._api.list(kind, namespace, labels, keep)
         for found in listing.items:
             if found["metadata"].get("labels", {}).get(LABEL_MANAGED_BY) == MANAGED_BY:
                 self._store.put(found)

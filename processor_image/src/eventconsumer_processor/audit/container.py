@@ -5,20 +5,27 @@ by page, so that a million blobs are never in memory.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Protocol, TypeVar
 
+import structlog
 from azure.core.exceptions import AzureError
-from azure.storage.blob import BlobProperties
 from azure.storage.blob.aio import BlobServiceClient
 
-from eventconsumer_storage.blobs import BlobInfo, BlobStore
+from eventconsumer_storage.blobs import BlobInfo, BlobStore, info_of
 from eventconsumer_storage.errors import Damaged, NotFound, StorageError, Unavailable, storage_error
+from eventconsumer_storage.listing import page_of
 
 T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
 PAGE = 5000  # blobs in one response: the service's maximum
-ATTEMPTS = 5
-FIRST_PAUSE = 0.5
+ATTEMPTS = 5  # of the first request: its URL may be wrong
+OUTAGE_SECONDS = 300.0  # later, an audit of millions of files waits so long for storage
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0  # seconds
 RECORD_MAX_BYTES = 64 * 1024 * 1024  # a batch manifest, the largest record, has 250 bytes for each file
 FILE_MAX_BYTES = 1280 * 1024 * 1024  # above the greatest `sink.roll.maxBytes` and one event
 
@@ -75,23 +82,15 @@ class AzureContainer:
         self.name = name
         self._page = page
         self._client = service.get_container_client(name)
+        self._responded = False
 
     async def walk(self, prefix: str) -> AsyncIterator[BlobInfo]:
         """See `Container`."""
-        token: str | None = None
+        token = ""
         while True:
-            pages = self._client.list_blobs(prefix, include=["metadata"], results_per_page=self._page).by_page(token)
-
-            async def next_page(pages: AsyncIterator[AsyncIterator[BlobProperties]] = pages) -> list[BlobInfo]:
-                return [_info(blob) async for blob in await anext(pages)]
-
-            try:
-                page = await self._patiently("list", next_page)
-            except StopAsyncIteration:
-                return
+            page, token = await self._patiently("list", partial(page_of, self._client, prefix, token, limit=self._page))
             for info in page:
                 yield info
-            token = getattr(pages, "continuation_token", None)
             if not token:
                 return
 
@@ -99,7 +98,7 @@ class AzureContainer:
         """See `Container`."""
 
         async def ask() -> BlobInfo:
-            return _info(await self._client.get_blob_client(name).get_blob_properties())
+            return info_of(await self._client.get_blob_client(name).get_blob_properties())
 
         try:
             return await self._patiently("head", ask)
@@ -122,30 +121,31 @@ class AzureContainer:
             return None
 
     async def _patiently(self, operation: str, ask: Callable[[], Awaitable[T]]) -> T:
-        for attempt in range(ATTEMPTS):
+        began, attempt = time.monotonic(), 0
+        while True:
             try:
-                return await ask()
+                result = await ask()
             except (AzureError, OSError, TimeoutError, ValueError) as error:
                 mapped: StorageError = storage_error(operation, error)
-                if not isinstance(mapped, Unavailable) or attempt == ATTEMPTS - 1:
+                over = time.monotonic() - began > OUTAGE_SECONDS if self._responded else attempt == ATTEMPTS - 1
+                if not isinstance(mapped, Unavailable):
+                    self._responded = True
                     raise mapped from error
-            await asyncio.sleep(FIRST_PAUSE * 2**attempt)
-        raise AssertionError("unreachable")
+                if over:
+                    raise mapped from error
+                if attempt == ATTEMPTS - 1:
+                    log.error(
+                        "storage does not respond: the request is repeated", error=str(mapped), seconds=OUTAGE_SECONDS
+                    )
+            else:
+                self._responded = True
+                return result
+            await asyncio.sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE))
+            attempt += 1
 
 
 def _too_large(name: str, size: int, limit: int) -> Damaged:
     return Damaged(
         f"blob {name} has {size} bytes, and hosts write {limit} at most: another program has written it; restore it "
         "from a backup"
-    )
-
-
-def _info(properties: BlobProperties) -> BlobInfo:
-    return BlobInfo(
-        name=str(properties.name),
-        etag=str(properties.etag),
-        size=int(properties.size or 0),
-        last_modified=properties.last_modified,
-        metadata=dict(properties.metadata or {}),
-        leased=properties.lease.state in {"leased", "breaking"},
     )

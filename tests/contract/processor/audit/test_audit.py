@@ -14,8 +14,9 @@ from azure.storage.blob import ContainerClient
 from azure.storage.blob.aio import BlobServiceClient
 
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_processor.audit import container as container_module
 from eventconsumer_processor.audit.access import Options, opened
-from eventconsumer_processor.audit.container import AzureContainer
+from eventconsumer_processor.audit.container import ATTEMPTS, AzureContainer
 from eventconsumer_processor.audit.model import AuditReport, TableAudit
 from eventconsumer_processor.audit.prune import Pruned, PrunePlan, carry_out, plan
 from eventconsumer_processor.audit.read import audit
@@ -29,7 +30,7 @@ from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.source.rows import EventRows, FlatMap
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from eventconsumer_storage.blobs import BlobStore
-from eventconsumer_storage.errors import Damaged
+from eventconsumer_storage.errors import Damaged, Unavailable
 from eventconsumer_storage.lease_time import boottime
 from tests.support.audited import assert_clean, run_program
 from tests.support.azurite import KEY, AzuriteProcess
@@ -292,6 +293,34 @@ async def test_a_listing_goes_on_over_pages(azurite: AzuriteProcess) -> None:
         assert await container.head("a/9") is None
         assert await container.read("a/9") is None
         assert await container.read("a/1") == b"x"
+
+
+async def test_a_long_listing_waits_for_storage_but_the_first_request_does_not(
+    azurite: AzuriteProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(container_module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(container_module, "LONGEST_PAUSE", 0.01)
+    proxy, listing = FaultProxy(azurite.port, azurite.connection_string), Match(query={"comp": "list"})
+    proxy.start()
+    try:
+        async with BlobServiceClient.from_connection_string(proxy.connection_string, **client_options()) as service:
+            name = azurite.container()
+            client = await service.create_container(name)
+            for number in range(4):
+                await client.upload_blob(f"a/{number}", b"x")
+            unreachable = proxy.add(listing, Fail(503), times=ATTEMPTS)
+            with pytest.raises(Unavailable):
+                await anext(AzureContainer(service, name).walk("a/"))
+            outage = proxy.add(listing, Fail(503), times=2 * ATTEMPTS, skip=1)
+            found = [info.name async for info in AzureContainer(service, name, page=2).walk("a/")]
+            assert found == [f"a/{number}" for number in range(4)]
+            assert [len(fault.requests) for fault in (unreachable, outage)] == [ATTEMPTS, 2 * ATTEMPTS]
+            monkeypatch.setattr(container_module, "OUTAGE_SECONDS", 0.05)
+            proxy.add(listing, Fail(503), skip=1)
+            with pytest.raises(Unavailable):
+                assert [info async for info in AzureContainer(service, name, page=2).walk("a/")] == []
+    finally:
+        proxy.close()
 
 
 async def test_a_blob_that_no_host_has_written_is_named_and_not_read(azurite: AzuriteProcess) -> None:

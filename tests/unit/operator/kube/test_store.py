@@ -375,6 +375,23 @@ def test_a_spec_is_held_once_although_each_list_has_it_again() -> None:
     assert spec_of(first) == listed[0]["spec"]
 
 
+async def test_a_list_of_unchanged_objects_is_of_the_held_ones() -> None:
+    api = FakeKubernetes()
+    store = api.mirror(SHOP)
+    api.put(child("orders-host", data={"a": "x" * 1000}))
+    for name in ("orders", "payments"):
+        api.put(event_consumer(name, {}))
+    for kind, names in ((EVENT_CONSUMER, ("orders", "payments")), (CONFIG_MAP, ("orders-host",))):
+        listing = await api.list(kind, SHOP, keep=store.kept)
+        assert [id(item) for item in listing.items] == [id(store.get(kind, SHOP, name)) for name in names]
+    late = api.mirror(SHOP)
+    api.watchers.pop()
+    api.put(event_consumer("orders", {"suspend": True}))
+    changed, unchanged = (await api.list(EVENT_CONSUMER, SHOP, keep=late.kept)).items
+    assert changed == store.get(EVENT_CONSUMER, SHOP, "orders") != late.get(EVENT_CONSUMER, SHOP, "orders")
+    assert unchanged is late.get(EVENT_CONSUMER, SHOP, "payments")
+
+
 def test_a_spec_of_any_size_takes_little_memory_and_its_resource_says_so() -> None:
     store = Store()
     spec = {"spark": {"application": {"arguments": ["x" * 4096] * 100}}}

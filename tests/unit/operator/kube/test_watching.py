@@ -157,11 +157,11 @@ class Unlisted(FakeKubernetes):
         super().__init__()
         self.fails: dict[Any, Exception] = {}
 
-    async def list(self, kind: Any, namespace: str, labels: Any = None) -> Listing:
+    async def list(self, kind: Any, namespace: str, labels: Any = None, keep: Any = None) -> Listing:
         for what in (kind, namespace):
             if what in self.fails:
                 raise self.fails[what]
-        return await super().list(kind, namespace, labels)
+        return await super().list(kind, namespace, labels, keep)
 
 
 @virtual
