@@ -19,7 +19,7 @@ from eventconsumer_processor.partition.operator_messages import Refused
 from tests.simulation.checker import IN_FLIGHT
 from tests.simulation.host import SimHost, Surroundings
 from tests.simulation.loop import SimLoop
-from tests.simulation.stream import Stream
+from tests.simulation.stream import Spark, Stream
 from tests.support.fakes.blobs import EPOCH
 
 HOSTS = 4
@@ -95,6 +95,7 @@ class Consumer:
         """A host's configuration; hosts differ in when they make files, as during a change of the resource."""
         rng, stream = self._rng, self.stream
         handling = {"handler": "user:Editing", "handlerMode": "Transform"} if stream.transforms else {}
+        freezes = stream.spark is Spark.ALWAYS or (stream.spark is Spark.SOMETIMES and self._starts % 3 > 0)
         values: dict[str, Any] = {
             "resource": {"namespace": self.namespace, "name": self.name, "uid": self.uid},
             "eventHub": {"name": stream.name, "consumerGroup": "$Default", "credential": CREDENTIAL},
@@ -117,6 +118,8 @@ class Consumer:
             "retention": {"bytes": KEPT_BYTES} if stream.retention else None,
             "drainSeconds": 10,
         }
+        if not freezes:
+            values["batches"] = None
         return HostConfig.model_validate(values)
 
     def with_host(self, index: int, act: Callable[[SimHost], None]) -> None:

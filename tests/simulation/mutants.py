@@ -323,7 +323,23 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "files in no batch are committed": Mutant(
         (Change("batch/measure.py", "later(commits, self.without(newest, {}))", "later(commits, self.complete)"),),
-        {"commit batch": 4},
+        {"commit batch": 8, "produce": 2, "wait": 2},
+    ),
+    "a new leading host forgets the totals": Mutant(
+        (Change("batch/measure.py", "base = self._counted.totals\n", "base = Totals()\n"),),
+        {"crash": 3, "start": 3},
+        only=frozenset({"W3"}),
+    ),
+    "totals are written beside the ends of other files": Mutant(
+        (
+            Change(
+                "batch/watermark.py",
+                "        record = known\n",
+                '        record = known.model_copy(update={"totals": complete.totals})\n',
+            ),
+        ),
+        {"crash": 3, "start": 3},
+        only=frozenset({"W3"}),
     ),
     "files in no committed batch are removed": Mutant(
         (Change("batch/retention.py", "committed = not (self.keep_uncommitted or in_batch)", "committed = True"),),

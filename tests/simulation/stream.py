@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from enum import Enum
 from functools import partial
 from random import Random
 from typing import Any
@@ -31,6 +32,14 @@ RETENTIONS = ("interval 0 seconds", "interval 20 seconds", "interval 1 days")  #
 
 SKEW_SECONDS = 29.0  # of the clocks of brokers and hosts: together less than `watermark.MARGIN`
 FAILOVER_MILLISECONDS = 1500  # the shortest failover
+
+
+class Spark(Enum):
+    """Which hosts freeze batches; with `SOMETIMES` some, as while `spec.spark` is added and removed."""
+
+    ALWAYS = "always"
+    NEVER = "never"
+    SOMETIMES = "sometimes"
 
 
 class NamedHub(FakeHub):
@@ -107,6 +116,7 @@ class Stream:
         self.receiver = Receiver(self.checker.notices)
         self.notices = False  # whether hosts send notices about its files
         self.retention = False  # whether the leading host removes old files
+        self.spark = Spark.ALWAYS  # which hosts freeze batches
         self.table = False  # whether its files are registered in a table
         self.transforms = False  # whether a handler changes and drops events
         self.position = "Earliest"

@@ -31,12 +31,13 @@ from tests.simulation.host import SimHost, Surroundings
 from tests.simulation.loop import SimLoop
 from tests.simulation.network import ANSWER_SECONDS, UPSETS, Network, Upset
 from tests.simulation.person import go_on
-from tests.simulation.stream import MOST_PARTITIONS, Stream
+from tests.simulation.stream import MOST_PARTITIONS, Spark, Stream
 from tests.simulation.tampering import Tampering
 from tests.support.fakes.blobs import FakeBlobStore, Version
 
 HANDOVER_SECONDS = 45  # for which a partition that another program gave back is kept for it
 SCAN_SECONDS = LEASE_SECONDS / 6 * 1.2
+SPARK = {Spark.ALWAYS: 7, Spark.NEVER: 2, Spark.SOMETIMES: 1}  # weights
 NOTICED = 0.4  # of the hubs: hosts send notices about their files
 TRANSFORMING = 0.4  # of the hubs: a handler changes and drops their events
 RETAINING = 0.3  # of the hubs: the leading host removes their old files
@@ -101,7 +102,11 @@ class World:
             stream.table = self.rng.random() < 0.7
             stream.notices = Random(f"notices {seed} {name}").random() < NOTICED
             stream.transforms = stream.checker.transforms = Random(f"handler {seed} {name}").random() < TRANSFORMING
+            stream.spark = Random(f"spark {seed} {name}").choices([*SPARK], [*SPARK.values()])[0]
             stream.retention = Random(f"kept {seed} {name}").random() < RETAINING
+            if stream.spark is Spark.SOMETIMES:
+                stream.retention = False  # the first batch would not have the files that were removed before
+            stream.checker.batched = stream.spark is Spark.ALWAYS
             stream.checker.lease_seconds = LEASE_SECONDS
             self.streams.append(stream)
         self.consumers = [Consumer("shop", stream, prefix, self._around, self.rng) for stream in self.streams]
