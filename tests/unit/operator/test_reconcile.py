@@ -47,11 +47,11 @@ class FakeHosts:
         return dict.fromkeys(addresses, self.answer) if self.answer else {}
 
     async def send(
-        self, addresses: Mapping[str, str], body: bytes, signature: str, *, ask: bool = False
+        self, addresses: Mapping[str, str], body: bytes, signature: str, *, with_reports: bool = False
     ) -> dict[str, HostReport]:
         assert signature
         self.told.append(body)
-        return dict.fromkeys(addresses, self.answer) if self.answer and ask else {}
+        return dict.fromkeys(addresses, self.answer) if self.answer and with_reports else {}
 
 
 class Cluster:

@@ -33,7 +33,7 @@ class Messenger(Protocol):
     """Sends operator messages."""
 
     async def send(
-        self, addresses: Mapping[str, str], body: bytes, signature: str, *, ask: bool = False
+        self, addresses: Mapping[str, str], body: bytes, signature: str, *, with_reports: bool = False
     ) -> dict[str, HostReport]:
         """Send a message to all hosts; failures are counted and logged only.
 
@@ -41,7 +41,7 @@ class Messenger(Protocol):
             addresses: By pod name.
             body: The message.
             signature: Of the body, base64.
-            ask: Prefer reports as responses.
+            with_reports: Prefer reports as responses.
 
         Returns:
             Reports by pod name.
@@ -110,7 +110,7 @@ class Fleets:
         pods = {name_of(pod): pod["status"]["podIP"] for pod in observed.pods if pod.get("status", {}).get("podIP")}
         addresses = {name: address for name, address in pods.items() if name in observed.reports}
         self._told[key] = _Told(uid, liveness, message(observed, liveness, hosts, 0), addresses)
-        await self._send(key, observed.now, ask=False)
+        await self._send(key, observed.now, with_reports=False)
 
     async def repeat(self, observed: Observed) -> dict[str, HostReport]:
         """Send the last message to the hosts of a resource at rest again.
@@ -121,16 +121,16 @@ class Fleets:
         Returns:
             Reports by pod name, of hosts that return them.
         """
-        return await self._send(observed.consumer.key, observed.now, ask=True)
+        return await self._send(observed.consumer.key, observed.now, with_reports=True)
 
-    async def _send(self, key: Key, now: datetime, *, ask: bool) -> dict[str, HostReport]:
+    async def _send(self, key: Key, now: datetime, *, with_reports: bool) -> dict[str, HostReport]:
         told = self._told.get(key)
         if told is None or told.message is None or not told.addresses:
             return {}
         self._generation = max(self._generation + 1, int(self._clock() * 1000))
         current = told.message.model_copy(update={"generation": self._generation, "time": now})
         body = current.model_dump_json(by_alias=True).encode()
-        return await self._messenger.send(told.addresses, body, self._key.sign(body), ask=ask)
+        return await self._messenger.send(told.addresses, body, self._key.sign(body), with_reports=with_reports)
 
     async def _confirm(self, observed: Observed, liveness: Liveness, suspects: frozenset[str]) -> Liveness:
         key = observed.consumer.key

@@ -31,7 +31,7 @@ _IDLE_SECONDS = 0.05  # kopf keeps the last event of each object for so long, wh
 _MORE_SECONDS = 5.0  # a CRD that is installed later is noticed within this time
 
 
-class _NoMemory(kopf.DiffBaseStorage):  # type: ignore[misc]  # kopf has no types
+class _NoDiffBase(kopf.DiffBaseStorage):  # type: ignore[misc]  # kopf has no types
     """Keeps kopf from comparing objects with their last state: a copy of each object for each event.
 
     Source: docs.kopf.dev, Configuration, "Change detection": the storage may be replaced.
@@ -186,7 +186,7 @@ def _login(**kwargs: Any) -> Any:
 def _settings(kinds: Collection[Kind]) -> Any:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
-    settings.persistence.diffbase_storage = _NoMemory()
+    settings.persistence.diffbase_storage = _NoDiffBase()
     settings.scanning.disabled = True
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330

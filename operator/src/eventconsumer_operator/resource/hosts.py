@@ -76,11 +76,11 @@ class HttpHosts:
         return await self._each(addresses, self._report)
 
     async def send(
-        self, addresses: Mapping[str, str], body: bytes, signature: str, *, ask: bool = False
+        self, addresses: Mapping[str, str], body: bytes, signature: str, *, with_reports: bool = False
     ) -> dict[str, HostReport]:
         """See `Messenger`."""
         headers = {FLEET_SIGNATURE_HEADER: signature, "Content-Type": "application/json"}
-        if ask:
+        if with_reports:
             headers["Prefer"] = "return=representation"
 
         async def send(name: str, address: str, look: _Look) -> HostReport | None:

@@ -175,11 +175,11 @@ async def begin(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition
         return await chain.begin(chain.opening.start)
     if lease.checkpoint is not None:  # another program has read the partition
         return await chain.begin(lease.checkpoint.sequence_number + 1)
-    found = await first(chain.partition, lease, hub, starting)
+    found = await starting_genesis(chain.partition, lease, hub, starting)
     return await chain.begin(found.start, found.before)
 
 
-async def first(partition: str, lease: Lease, hub: Hub, starting: StartingPosition) -> Genesis:
+async def starting_genesis(partition: str, lease: Lease, hub: Hub, starting: StartingPosition) -> Genesis:
     """Where the starting position is in the hub now.
 
     Raises:

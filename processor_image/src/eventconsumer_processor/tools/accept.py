@@ -31,7 +31,7 @@ from eventconsumer_processor.identity.segments import name_of, write
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.partition import marks
-from eventconsumer_processor.partition.checkpoint import Resume, begin, first, mark_at, walk
+from eventconsumer_processor.partition.checkpoint import Resume, begin, mark_at, starting_genesis, walk
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain, Genesis, Slot, incarnation
 from eventconsumer_processor.source.batch import EventBatch
@@ -258,7 +258,7 @@ class Accepting:
         for segment in self.segments:
             if await self._chain(chain.partition, segment).listed():
                 return None
-        wanted = await first(chain.partition, lease, self.hub, self.config.starting_position)
+        wanted = await starting_genesis(chain.partition, lease, self.hub, self.config.starting_position)
         return Ends(
             chain.partition,
             begun=True,

@@ -43,7 +43,7 @@ async def test_messages_go_to_all_hosts_at_once_and_one_that_hangs_delays_none(m
             sender = HttpHosts(session, port)
             assert await sender.send(addresses, json.dumps({}).encode(), "signature") == {}
             assert {host for host, _, _ in bodies} == {"127.0.0.1", "127.0.0.2", "127.0.0.4"}
-            found = await sender.send(addresses, b"{}", "signature", ask=True)
+            found = await sender.send(addresses, b"{}", "signature", with_reports=True)
         assert found == {"orders-host-1": REPORT, "orders-host-2": REPORT}
         assert {(body, signature) for _, body, signature in bodies} == {(b"{}", "signature")}
     finally:

@@ -13,17 +13,17 @@ TOKENS = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222
 
 
 async def test_every_operation_is_counted_as_often_as_it_is_sent(azurite: Any) -> None:
-    answered: Counter[str] = Counter()
+    sent: Counter[str] = Counter()
     service = BlobServiceClient.from_connection_string(
         azurite.connection_string,
         **client_options(),
-        raw_response_hook=lambda response: answered.update([response.http_request.method]),
+        raw_request_hook=lambda request: sent.update([request.http_request.method]),
     )
     observed: Counter[str] = Counter()
     store = AzureBlobStore(service, azurite.container(), lambda operation, _: observed.update([operation]))
 
     def agree(operation: str) -> None:
-        assert observed.total() == answered.total(), (operation, observed, answered)
+        assert observed.total() == sent.total(), (operation, observed, sent)
 
     await store.ensure_container()
     agree("ensure_container")

@@ -275,7 +275,7 @@ class Heard:
         self.bytes: list[int] = []
 
     async def send(
-        self, addresses: Mapping[str, str], body: bytes, signature: str, *, ask: bool = False
+        self, addresses: Mapping[str, str], body: bytes, signature: str, *, with_reports: bool = False
     ) -> dict[str, HostReport]:
         key = load_pem_public_key(self.public_pem.encode())
         assert isinstance(key, Ed25519PublicKey)
@@ -284,7 +284,7 @@ class Heard:
             key.verify(base64.b64decode(signature), body + b" ")
         self.bytes.append(len(body))
         self.messages.append((set(addresses), FleetMessage.model_validate_json(body)))
-        return {name: HostReport(owner=name, state=HostState.RUNNING) for name in addresses} if ask else {}
+        return {name: HostReport(owner=name, state=HostState.RUNNING) for name in addresses} if with_reports else {}
 
 
 def operator(api: FakeKubernetes, clock: list[float]) -> tuple[Fleets, Heard]:
