@@ -1,7 +1,7 @@
 """What the operator costs: many resources against a real API server, without hosts or with one each.
 
 `python -m tests.bench.operator --count 300 --count 1000 --hosts` prints for each number: from the start until every
-resource has a status, a minute of rest, a minute in which events flow, a restart, and the loss of all watches - with
+resource has a status, two minutes of rest, a minute in which events flow, a restart, and the loss of all watches - with
 processor time, memory, and API calls. It takes up to ten minutes for 1,000 resources on a quiet machine with two cores.
 """
 
@@ -60,6 +60,7 @@ HOSTS = "127.177.0.1"  # all host pods have this address: one server answers for
 PARTITIONS = 4
 CALM_SECONDS = 75  # ready resources rest after 30 s, and are looked at every 15 s
 PATIENCE_SECONDS = 330  # a resource that is not ready rests five minutes after its last change
+REST_SECONDS = 120  # between two complete lists
 IDLE_SECONDS = 60
 AWAY_SECONDS = 10
 ESTABLISHED = '{.status.conditions[?(@.type=="Established")].status}=True'  # `condition=` fails before the first one
@@ -214,7 +215,7 @@ async def phases(
         await at_once(lambda number: run_host(connection, number), count)
     await asyncio.sleep(CALM_SECONDS if hosts else PATIENCE_SECONDS)
     with operator.used() as used:
-        await asyncio.sleep(IDLE_SECONDS)
+        await asyncio.sleep(REST_SECONDS)
     say("rest", used())
     if hosts:
         hosts.busy = True

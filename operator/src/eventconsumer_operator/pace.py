@@ -11,8 +11,11 @@ RESTING_SECONDS = 15.0  # at rest: hosts report problems and new events only whe
 NUMBERS_SECONDS = 3.0  # between writes of a status in which only numbers changed
 LONGEST_SECONDS = 40.0  # between reconciles: hosts leave rest 50 s after the last operator message
 LONGEST_NUMBERS_SECONDS = 300.0
+PLAN_SECONDS = 300.0  # between plans of a resource at rest: objects age, and the status shows moving numbers
+LONGEST_PLAN_SECONDS = 1800.0
 PLANS_PER_SECOND = 20.0  # a plan takes about 15 ms of processor time
 LOOKS_PER_SECOND = 25.0  # a look takes about 2 ms
+REST_PLANS_PER_SECOND = 1.0  # a plan at rest takes about 10 ms with the write of the status that follows
 NUMBERS_PER_SECOND = 10.0
 
 
@@ -29,6 +32,11 @@ def moving_seconds(moving: int) -> float:
 def resting_seconds(resting: int) -> float:
     """Seconds between looks at a resource at rest, with a number of resources at rest."""
     return _within(RESTING_SECONDS, resting / LOOKS_PER_SECOND, LONGEST_SECONDS)
+
+
+def planning_seconds(resting: int) -> float:
+    """Seconds between plans of a resource at rest, with a number of resources at rest."""
+    return _within(PLAN_SECONDS, resting / REST_PLANS_PER_SECOND, LONGEST_PLAN_SECONDS)
 
 
 def numbers_seconds(moving: int) -> float:

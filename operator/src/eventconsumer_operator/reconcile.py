@@ -5,6 +5,7 @@ Errors of single children are reported in the status; only errors of reading or 
 """
 
 import asyncio
+import random
 from dataclasses import dataclass, replace
 
 import structlog
@@ -23,13 +24,19 @@ from eventconsumer_operator.kube.denials import Denials
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.writethrough import WriteThrough
-from eventconsumer_operator.pace import moving_seconds, numbers_seconds, resting_seconds, starting_seconds
+from eventconsumer_operator.pace import (
+    moving_seconds,
+    numbers_seconds,
+    planning_seconds,
+    resting_seconds,
+    starting_seconds,
+)
 from eventconsumer_operator.page.histories import Histories
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.hosts import Hosts
 from eventconsumer_operator.resource.load import objects_of, with_reports
 from eventconsumer_operator.resource.observed import Observed
-from eventconsumer_operator.rest import PLAN_SECONDS, Rest, digest_of_objects, digest_of_reports, is_at_rest
+from eventconsumer_operator.rest import Rest, digest_of_objects, digest_of_reports, is_at_rest
 from eventconsumer_operator.settings import Settings
 
 _log = structlog.get_logger(__name__)
@@ -134,6 +141,7 @@ class Reconciler:
             self._histories.record(observed, status)
         for change in outcome.changes:
             _log.info("applied", namespace=key.namespace, name=key.name, change=str(change))
+        first = memory.rest is None
         memory = replace(memory, rest=None)
         if status != observed.consumer.status:
             if not same_but_moving(status, observed.consumer.status):
@@ -144,7 +152,8 @@ class Reconciler:
         leaving = plan is not None and bool(plan.running.leaving)
         calm = now - memory.changed >= CALM_SECONDS and not leaving
         if calm and is_at_rest(observed, plan, errors, status):
-            memory = replace(memory, rest=Rest(seen, said, now + PLAN_SECONDS))
+            part = random.random() if first else 1.0  # noqa: S311 - spreads the plans of all resources
+            memory = replace(memory, rest=Rest(seen, said, now + part * planning_seconds(self._resting)))
         self._remember(key, memory)
         return self._next(errors, status, calm=calm, starting=not calm and _are_starting(observed, status))
 
@@ -159,8 +168,12 @@ class Reconciler:
         # Pending files become a batch, and a batch a Job, without a watch event.
         waiting = bool(status.lag.events or (status.spark and status.spark.pending_files))
         if calm and not waiting:
-            return Next(resting_seconds(len(self._memory) - self._moving))
+            return Next(resting_seconds(self._resting))
         return Next(starting_seconds(self._moving) if starting else moving_seconds(self._moving))
+
+    @property
+    def _resting(self) -> int:
+        return len(self._memory) - self._moving
 
     def _remember(self, key: Key, memory: _Memory | None) -> None:
         """Replace the memory of a resource; None: it is gone."""
@@ -189,7 +202,7 @@ class Reconciler:
         consumer = observed.consumer
         if since < numbers_seconds(self._moving) and same_but_numbers(status, consumer.status):
             return False
-        if since < PLAN_SECONDS and same_but_moving(status, consumer.status):
+        if since < planning_seconds(self._resting) and same_but_moving(status, consumer.status):
             return False
         try:
             await self._api.apply_status(

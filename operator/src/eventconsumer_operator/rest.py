@@ -5,7 +5,7 @@ are skipped while the observed state stays the same and nothing is due by time. 
 operator message, and reads their reports.
 
 The digest of reports leaves out what moves while nothing happens. The status shows watermarks and the rate of storage
-requests as of the last plan, which is at most `PLAN_SECONDS` old. A host that does not hear the hub reports a problem
+requests as of the last plan: see `pace.planning_seconds`. A host that does not hear the hub reports a problem
 before its silence has a consequence.
 """
 
@@ -27,7 +27,6 @@ from eventconsumer_operator.plan import Plan
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.applications import application_of
 
-PLAN_SECONDS = 300.0  # longest time between plans: objects age, and the status shows moving numbers
 PATIENCE = timedelta(minutes=5)  # after the last of the times from which on a problem is told in other words
 _MOVING: dict[str, Any] = {"storage": True, "hub_silent_seconds": True, "fleet": {"watermark": True}}  # of a report
 

@@ -8,11 +8,14 @@ from eventconsumer_operator.pace import (
     MOVING_SECONDS,
     NUMBERS_PER_SECOND,
     NUMBERS_SECONDS,
+    PLAN_SECONDS,
     PLANS_PER_SECOND,
+    REST_PLANS_PER_SECOND,
     RESTING_SECONDS,
     STARTING_SECONDS,
     moving_seconds,
     numbers_seconds,
+    planning_seconds,
     resting_seconds,
     starting_seconds,
 )
@@ -26,6 +29,7 @@ def test_few_resources_have_the_shortest_times() -> None:
     assert moving_seconds(60) == MOVING_SECONDS
     assert resting_seconds(375) == RESTING_SECONDS
     assert numbers_seconds(30) == NUMBERS_SECONDS
+    assert planning_seconds(300) == PLAN_SECONDS
 
 
 @pytest.mark.parametrize("count", [61, 200, 600])
@@ -34,6 +38,7 @@ def test_more_resources_are_not_more_work(count: int) -> None:
     assert count / moving_seconds(count) <= PLANS_PER_SECOND
     assert count / resting_seconds(count) <= LOOKS_PER_SECOND
     assert count / numbers_seconds(count) <= NUMBERS_PER_SECOND
+    assert count / planning_seconds(count) <= 2 * REST_PLANS_PER_SECOND
 
 
 @pytest.mark.parametrize("count", [0, 1, 1000, 2000, 100_000])
