@@ -44,7 +44,7 @@ from eventconsumer_operator.settings import Settings, parse_settings
 
 Work = Coroutine[object, object, object]
 
-# A collection of the oldest generation reads every object. A list of thousands of objects, which makes no cycles, caused
+# A collection of the oldest generation reads all objects. A list of thousands of objects, which makes no cycles, caused
 # hundreds of collections with Python's threshold of 700. Source: docs.python.org/3/library/gc.html
 _GC_THRESHOLDS = (20_000, 20, 20)
 
