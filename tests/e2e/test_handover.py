@@ -192,10 +192,10 @@ def stage(demo: Demo) -> Iterator[Stage]:
 
 @pytest.fixture
 def two(stage: Stage) -> Stage:
-    """The consumer with two hosts, also where no earlier test has run."""
+    """The consumer with two hosts that own their partitions, also where no earlier test has run."""
     if stage.running() != 2:
         stage.scale(2)
-        stage.settle(2)
+    stage.settle(2)
     return stage
 
 
