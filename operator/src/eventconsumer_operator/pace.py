@@ -15,7 +15,7 @@ PLAN_SECONDS = 300.0  # between plans of a resource at rest: objects age, and th
 LONGEST_PLAN_SECONDS = 1800.0
 PLANS_PER_SECOND = 20.0  # a plan takes about 15 ms of processor time
 LOOKS_PER_SECOND = 25.0  # a look takes about 2 ms
-REST_PLANS_PER_SECOND = 1.0  # a plan at rest takes about 10 ms with the write of the status that follows
+REST_PLANS_PER_SECOND = 1.0  # a status write follows if the watermark moved
 NUMBERS_PER_SECOND = 10.0
 
 
