@@ -16,6 +16,7 @@ from eventconsumer_operator.errors import Forbidden, OperatorError
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.denials import Denials
 from eventconsumer_operator.kube.workqueue import WorkQueue
+from eventconsumer_operator.pace import pause_seconds
 from eventconsumer_operator.reconcile import Next, Reconciler
 
 _log = structlog.get_logger(__name__)
@@ -91,8 +92,8 @@ class Controller:
             return "failed"
         self._queue.succeeded(key)
         if result.delay is not None:
-            # Jitter: a thousand resources that were created together do not stay together.
-            self._queue.add(key, result.delay * random.uniform(0.9, 1.1))  # noqa: S311
+            share = random.random()  # noqa: S311 - no secret
+            self._queue.add(key, pause_seconds(result.delay, share, asyncio.get_running_loop().time()))
         return "looked" if result.looked else "done"
 
 

@@ -5,6 +5,8 @@ and the writes of the API server do not grow with their number; then each resour
 not wait: a pod that ends, or a changed spec, is reconciled at once.
 """
 
+import math
+
 STARTING_SECONDS = 1.0  # while hosts are about to be ready: partitions await assignment
 MOVING_SECONDS = 3.0  # while the status changes
 RESTING_SECONDS = 15.0  # at rest: hosts report problems and new events only when asked
@@ -17,6 +19,8 @@ PLANS_PER_SECOND = 20.0  # a plan takes about 15 ms of processor time
 LOOKS_PER_SECOND = 25.0  # a look takes about 2 ms
 REST_PLANS_PER_SECOND = 1.0  # a status write follows if the watermark moved
 NUMBERS_PER_SECOND = 10.0
+JITTER = 0.1  # a thousand resources that were created together do not stay together
+TOGETHER_SECONDS = 1.0  # looks of this time are done together: one by one, each takes twice the processor time
 
 
 def starting_seconds(moving: int) -> float:
@@ -42,6 +46,20 @@ def planning_seconds(resting: int) -> float:
 def numbers_seconds(moving: int) -> float:
     """Seconds between status writes in which only numbers changed, with a number of resources that are not at rest."""
     return _within(NUMBERS_SECONDS, moving / NUMBERS_PER_SECOND, LONGEST_NUMBERS_SECONDS)
+
+
+def pause_seconds(delay: float, share: float, now: float) -> float:
+    """Seconds until the next reconcile.
+
+    Args:
+        delay: The time between two reconciles, in seconds.
+        share: A random number from 0 to 1, for the jitter.
+        now: Event loop's clock, in seconds.
+    """
+    pause = delay * (1 - JITTER + 2 * JITTER * share)
+    if delay < RESTING_SECONDS:
+        return pause
+    return math.ceil((now + pause) / TOGETHER_SECONDS) * TOGETHER_SECONDS - now
 
 
 def _within(least: float, seconds: float, most: float) -> float:

@@ -13,15 +13,15 @@ from eventconsumer_operator.pace import (
     REST_PLANS_PER_SECOND,
     RESTING_SECONDS,
     STARTING_SECONDS,
+    TOGETHER_SECONDS,
     moving_seconds,
     numbers_seconds,
+    pause_seconds,
     planning_seconds,
     resting_seconds,
     starting_seconds,
 )
 from eventconsumer_processor.partition.operator_messages import LATE_SECONDS
-
-JITTER = 1.1  # of the controller
 
 
 def test_few_resources_have_the_shortest_times() -> None:
@@ -43,6 +43,21 @@ def test_more_resources_are_not_more_work(count: int) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 1000, 2000, 100_000])
 def test_hosts_are_told_before_they_miss_the_operator(count: int) -> None:
-    longest = JITTER * max(resting_seconds(count), moving_seconds(count), starting_seconds(count))
+    delays = (resting_seconds(count), moving_seconds(count), starting_seconds(count))
+    longest = max(pause_seconds(delay, 1.0, now=0.5) for delay in delays)
     assert longest < LATE_SECONDS
     assert longest < LOST_SECONDS  # a list brings no reconcile forward
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_resources_at_rest_are_looked_at_together(share: float) -> None:
+    nows = [100.0, 100.25, 100.6]
+    due = {now + pause_seconds(RESTING_SECONDS, share, now) for now in nows}
+    assert all(when % TOGETHER_SECONDS == 0 for when in due)
+    assert len(due) <= 2
+
+
+@pytest.mark.parametrize("delay", [STARTING_SECONDS, MOVING_SECONDS])
+def test_what_changes_does_not_wait_for_others(delay: float) -> None:
+    assert pause_seconds(delay, 0.5, now=0.7) == delay
+    assert pause_seconds(delay, 0.0, now=0.7) < delay < pause_seconds(delay, 1.0, now=0.7)

@@ -23,7 +23,7 @@ from eventconsumer_api.fleet import FLEET_CLOCK_SECONDS, FLEET_MAX_BYTES, FLEET_
 from eventconsumer_processor.lease.planned_balancer import Fleet
 from eventconsumer_processor.metrics import Metrics
 
-LATE_SECONDS = 50.0  # above the operator's longest interval, 44 s with many resources: the operator may be down
+LATE_SECONDS = 50.0  # above the operator's longest interval, 45 s with many resources: the operator may be down
 FIRST_SECONDS = 5.0  # how long a new host waits for the first message before it acquires leases
 _KEY_BYTES = 16 * 1024
 
