@@ -12,19 +12,19 @@ SECONDS = 60  # duration of a lease, the default
 RESTING_SECONDS = 15.0  # between two looks of the operator at a resource at rest
 
 
-def idle_hour(layout: str, *, told: bool, partitions: int = 32) -> Counter[str]:
+def idle_hour(layout: str, *, told: bool, hosts: int = HOSTS, partitions: int = 32) -> Counter[str]:
     """Requests by operation in an hour without events."""
     found: Counter[str] = Counter()
 
     async def test(fleet: Fleet) -> None:
         fleet.leading, fleet.lease_seconds = True, SECONDS
         if told:
-            fleet.keep_telling(HOSTS)
-        for ordinal in range(HOSTS):
+            fleet.keep_telling(hosts)
+        for ordinal in range(hosts):
             fleet.start(pod(ordinal))
-        await until(lambda: as_planned(fleet, HOSTS) if told else fleet.balanced(), 600)
+        await until(lambda: as_planned(fleet, hosts) if told else fleet.balanced(), 600)
         if told:
-            fleet.keep_telling(HOSTS, RESTING_SECONDS)
+            fleet.keep_telling(hosts, RESTING_SECONDS)
         await asyncio.sleep(300)
         for blobs in (fleet.leases, fleet.sink):
             blobs.calls.clear()

@@ -38,6 +38,7 @@ LEASE_RENEWAL = 0.6  # of the duration of a lease
 LEAD_SECONDS, LEAD_STAND_BY = 60.0, 30.0
 SCAN_SECONDS, SCAN_JITTER, SCAN_REST = 4.0, 0.85, 30.0
 MOVED_SECONDS, MOVED_READS = 300.0, 3.0
+FEW_HOSTS = 8  # hosts, except the leading one, make as many checks at idle as these, all together
 TABLE_COMMIT = 1.0  # writes, and as many reads, of a commit to the table
 
 # Spark: CPU seconds of a batch and of a row.
@@ -128,15 +129,18 @@ def requests_per_second(load: Load) -> Requests:
     scan = min(load.lease_seconds / 6, SCAN_SECONDS) * SCAN_JITTER * rest
     lead = min(load.lease_seconds, LEAD_SECONDS)
     stand_by = lead / 4 * (LEAD_STAND_BY if load.operator else 1.0)
+    others = load.hosts - 1
+    if load.operator:
+        others /= max(1.0, load.hosts / FEW_HOSTS)
     writes = (
         load.partitions / (LEASE_RENEWAL * load.lease_seconds)
-        + load.hosts / scan
+        + (1 + others) / scan
         + 1 / (LEASE_RENEWAL * lead)
-        + (load.hosts - 1) / stand_by
+        + others / stand_by
         + load.files * WRITES_PER_FILE
     )
     looks = min(load.files, load.partitions / MEASURE_SECONDS)
-    reads = load.hosts * MOVED_READS / MOVED_SECONDS + looks * READS_PER_FILE
+    reads = (1 + others) * MOVED_READS / MOVED_SECONDS + looks * READS_PER_FILE
     if load.table_seconds is not None:
         commits = min(load.files, 1 / load.table_seconds) * TABLE_COMMIT  # fewer where files end at the same time
         writes += commits

@@ -19,6 +19,7 @@ from eventconsumer_api.capacity import (
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_processor.batch.leader import MEASURE_SECONDS
 from eventconsumer_processor.host.storagecalls import idle_per_hour
+from eventconsumer_processor.partition.manager import rarity
 from tests.unit.operator.worlds import SPARK, SPEC
 
 
@@ -40,9 +41,15 @@ LOADS = st.builds(
 
 @pytest.mark.parametrize("operator", [True, False], ids=["told", "silent"])
 @pytest.mark.parametrize("lease_seconds", [15, 60])
-def test_requests_at_idle_are_those_that_hosts_expect(lease_seconds: int, operator: bool) -> None:
-    load = replace(IDLE, lease_seconds=lease_seconds, operator=operator)
-    expected = sum(idle_per_hour(4, lease_seconds, leads=number == 0, rests=operator) for number in range(8))
+@pytest.mark.parametrize("hosts", [1, 8, 32, 128])
+def test_requests_at_idle_are_those_that_hosts_expect(hosts: int, lease_seconds: int, operator: bool) -> None:
+    load = replace(IDLE, partitions=4 * hosts, hosts=hosts, lease_seconds=lease_seconds, operator=operator)
+    expected = sum(
+        idle_per_hour(
+            4, lease_seconds, leads=number == 0, rests=operator, rarity=rarity(hosts) if operator and number else 1.0
+        )
+        for number in range(hosts)
+    )
     assert requests_per_second(load).total * 3600 == pytest.approx(expected, rel=0.01)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -27,7 +28,7 @@ from eventconsumer_operator.kube.manifest import (
 )
 from eventconsumer_operator.kube.resync import Resync
 from eventconsumer_operator.kube.store import Store
-from eventconsumer_operator.pace import MOVING_SECONDS, RESTING_SECONDS, STARTING_SECONDS
+from eventconsumer_operator.pace import MOVING_SECONDS, PLAN_SECONDS, RESTING_SECONDS, STARTING_SECONDS
 from eventconsumer_operator.reconcile import CALM_SECONDS, Reconciler
 from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.support.fakes.virtual import virtual
@@ -200,6 +201,22 @@ async def test_an_hour_of_rest_is_looks_and_few_plans_and_writes() -> None:
     assert looks >= 200
     assert plans <= 30
     assert cluster.api.writes["apply_status"] <= 15
+
+
+@pytest.mark.parametrize("share", [0.2, 0.8])
+@virtual
+async def test_the_first_plan_at_rest_is_at_a_random_time(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(random, "random", lambda: share)
+    cluster = Cluster(SPEC)
+    cluster.hosts.answer = report(fleet=fleet())
+    await cluster.settle()
+    await asyncio.sleep(CALM_SECONDS)
+    assert not (await cluster.reconciler.reconcile(KEY)).looked
+    for expected in (share * PLAN_SECONDS, PLAN_SECONDS):
+        began = asyncio.get_running_loop().time()
+        while (await cluster.reconciler.reconcile(KEY)).looked:
+            await asyncio.sleep(1.0)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(expected, abs=2.0)
 
 
 @virtual

@@ -126,7 +126,7 @@ class Leader:
 
     async def _pause(self) -> None:
         """Wait for the next attempt; a host that stands by waits longer."""
-        for _ in range(STAND_BY):
+        for _ in range(round(STAND_BY * self._partitions.rarity)):
             await asyncio.sleep(self._seconds / 3 * self._deps.rng.uniform(0.5, 1))
             if not self._partitions.stands_by:
                 return

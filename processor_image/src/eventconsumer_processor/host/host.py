@@ -142,6 +142,7 @@ class Host:
             rests=self._messages.current() is not None and not self._config.leases.shared,
             looks=3600 / table.max_seconds * len(partitions.partition_ids) if table and leads and partitions else 0.0,
             writes=3600 / STEP.total_seconds() if leads else 0.0,
+            rarity=partitions.rarity if partitions else 1.0,
         )
         return StorageReport(calls_per_hour=self._storage_calls.per_hour(), idle_calls_per_hour=idle)
 
@@ -215,6 +216,7 @@ class Host:
                     segment,
                     restore=restore,
                     in_doubt=partitions.in_doubt,
+                    rarity=lambda: partitions.rarity,
                     clock=self._clock,
                 ),
                 name="identity",

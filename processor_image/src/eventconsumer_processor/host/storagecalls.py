@@ -54,7 +54,14 @@ class StorageCalls:
 
 
 def idle_per_hour(
-    renewed: int, seconds: float, *, leads: bool, rests: bool, looks: float = 0.0, writes: float = 0.0
+    renewed: int,
+    seconds: float,
+    *,
+    leads: bool,
+    rests: bool,
+    looks: float = 0.0,
+    writes: float = 0.0,
+    rarity: float = 1.0,
 ) -> float:
     """Requests per hour of an idle host.
 
@@ -65,9 +72,10 @@ def idle_per_hour(
         rests: Whether its scans are at rest: it receives operator messages.
         looks: Looks for files that are not in the table, per hour.
         writes: Writes of the watermark, per hour.
+        rarity: Factor of the times between its regular checks, see `PartitionManager.rarity`.
     """
     renewals = renewed * _HOUR / (RENEW * seconds)
-    scans = _HOUR / (scan_pause(seconds) * sum(SCAN_JITTER) / 2 * (REST_SCANS if rests else 1))
+    scans = _HOUR / (scan_pause(seconds) * sum(SCAN_JITTER) / 2 * (REST_SCANS * rarity if rests else 1))
     lead = min(seconds, LEAD_SECONDS)
-    attempts = _HOUR / (RENEW * lead) if leads else _HOUR / (lead / 3 * 0.75 * (STAND_BY if rests else 1))
-    return renewals + scans + attempts + looks + writes + 3 * _HOUR / MOVED_SECONDS
+    attempts = _HOUR / (RENEW * lead) if leads else _HOUR / (lead / 3 * 0.75 * (STAND_BY * rarity if rests else 1))
+    return renewals + scans + attempts + looks + writes + 3 * _HOUR / (MOVED_SECONDS * rarity)

@@ -163,6 +163,7 @@ async def until_moved(
     *,
     restore: Callable[[], Awaitable[None]],
     in_doubt: Callable[[], bool],
+    rarity: Callable[[], float],
     clock: Callable[[], float],
 ) -> None:
     """Return when another resource has taken the chain over, or a newer segment has begun; then register again.
@@ -175,12 +176,13 @@ async def until_moved(
         segment: The segment of its hosts.
         restore: Writes the record of the leases if it is missing; may raise StorageError.
         in_doubt: Whether there is a sign of a change; otherwise checks are rare.
+        rarity: Factor of the time between rare checks.
         clock: Seconds that continue during suspend.
     """
     looked = clock()
     while True:
         await asyncio.sleep(WATCH_SECONDS)
-        if not in_doubt() and clock() - looked < MOVED_SECONDS:
+        if not in_doubt() and clock() - looked < MOVED_SECONDS * rarity():
             continue
         looked = clock()
         with contextlib.suppress(StorageError):

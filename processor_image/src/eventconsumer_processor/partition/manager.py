@@ -10,7 +10,8 @@ When scans run:
   jitter, so that hosts do not scan at the same time;
 - at once when an operator message changes the fleet, and more often while partitions move;
 - rarely at rest: the operator confirms all hosts, and every partition is at its assigned host. Each scan is a paid
-  request. Rest ends when a message changes the fleet, or when messages are late.
+  request, so with many hosts each host scans more rarely, except the host that should lead. Rest ends when a message
+  changes the fleet, or when messages are late.
 """
 
 import asyncio
@@ -53,6 +54,7 @@ SILENT = "it delivers no events and answers no queries of this host"
 SCAN_JITTER = (0.7, 1.0)  # factor of a pause
 SCAN_SECONDS = 4.0  # the longest pause between scans, for any lease duration
 REST_SCANS = 30  # pauses between two scans at rest
+FEW_HOSTS = 8  # more hosts make as many regular checks at rest as these, all together
 
 log = structlog.get_logger(__name__)
 
@@ -60,6 +62,14 @@ log = structlog.get_logger(__name__)
 def scan_pause(seconds: float) -> float:
     """The longest pause between two scans, in seconds, for leases of `seconds`."""
     return min(seconds / 6, SCAN_SECONDS)
+
+
+def rarity(hosts: int) -> float:
+    """Factor of the times between regular checks of a host that stands by, with a number of hosts.
+
+    So the requests of a fleet for its partitions do not grow with its hosts.
+    """
+    return max(1.0, hosts / FEW_HOSTS)
 
 
 @dataclass(frozen=True)
@@ -141,6 +151,12 @@ class PartitionManager:
             return False
         return ordinal_of(pod) != min((ordinal_of(each) or 0 for each in fleet.ready), default=None)
 
+    @property
+    def rarity(self) -> float:
+        """Factor of the times between regular checks of this host: above 1 while it stands by, one of many hosts."""
+        fleet = self._messages.current()
+        return rarity(len(fleet.ready)) if fleet and self.stands_by else 1.0
+
     def allow_rest(self, allowed: bool) -> None:
         """Allow or forbid rare scans: the leader of a consumer with lag needs the current checkpoints."""
         self._rest_allowed = allowed
@@ -209,7 +225,7 @@ class PartitionManager:
         """Wait until the next scan is due, or until a change requires a scan now."""
         pause = HURRY_SECONDS if self._hurry else scan_pause(self._leases.seconds)
         held = {*self._owned}
-        for _ in range(REST_SCANS if self._rest else 1):
+        for _ in range(round(REST_SCANS * self.rarity) if self._rest else 1):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause * self._deps.rng.uniform(*SCAN_JITTER)):
                     await self._woken()
