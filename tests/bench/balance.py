@@ -22,6 +22,7 @@ from eventconsumer_api.fleet import FLEET_SILENCE_SECONDS, FleetMessage
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import owner_id, pod_of
 from eventconsumer_processor.identity.records import MOVED_SECONDS
+from eventconsumer_processor.partition.manager import rarity
 from tests.bench.options import Options
 from tests.bench.results import Row
 from tests.simulation.host import SimHost, Surroundings
@@ -33,9 +34,8 @@ from tests.support.fakes.hub import FakeHub
 COUNTS, QUICK_COUNTS = (32, 256, 1024, 2048), (32,)
 MOST_KILLED = 256  # partitions, for the changes that take long
 # Partitions and hosts at rest: in a quick run, in others, and with `--long` too.
-QUICK_RESTING, RESTING, LONG_RESTING = ((32, 8),), ((256, 8), (256, 32), (256, 128)), ((2048, 8), (2048, 128))
+QUICK_RESTING, RESTING, LONG_RESTING = ((32, 8),), ((256, 8), (256, 32)), ((256, 128), (2048, 8))
 CALM_SECONDS = 120.0  # until all hosts are at rest: above the pause between two scans
-REST_SECONDS = MOVED_SECONDS  # the interval of the rarest requests
 LEASE_SECONDS = 60
 FIRST_SECONDS = 20.0  # of a settled fleet with many partitions before a change; else `LEASE_SECONDS`
 TICK_SECONDS = 0.1  # between looks
@@ -302,13 +302,14 @@ def _changed(
 
 
 def _at_rest(count: int, hosts: int, options: Options) -> Row:
-    """Storage calls for each partition and minute of a fleet without events."""
+    """Storage calls for each partition and minute of a fleet without events, in an interval of its rarest calls."""
+    seconds = MOVED_SECONDS * rarity(hosts)
     with _fleet(count, hosts, events=False) as fleet:
         fleet.run(CALM_SECONDS)
         fleet.calls()
-        fleet.run(REST_SECONDS)
+        fleet.run(seconds)
         calls = fleet.calls()
-    minutes = REST_SECONDS / 60
+    minutes = seconds / 60
     kinds = ", ".join(f"{kind} {number / hosts / minutes:.2f}" for kind, number in calls.most_common(6))
     each = calls.total() / count / minutes
     options.say(f"{count} partitions, {hosts} hosts at rest: {each:.2f} storage calls for each partition and minute")

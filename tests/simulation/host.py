@@ -271,7 +271,15 @@ class SimHost:
         record = lease_record(config, info, identity, sink.account, self._times.now())
         restore = partial(restore_lease_record, self._leases, store.folder, record)
         clock = self.machine.time
-        moved = until_moved(sink, config, segments[-1], restore=restore, in_doubt=manager.in_doubt, clock=clock)
+        moved = until_moved(
+            sink,
+            config,
+            segments[-1],
+            restore=restore,
+            in_doubt=manager.in_doubt,
+            rarity=lambda: manager.rarity,
+            clock=clock,
+        )
         ends = manager.run(lambda: None), manager.listen(), leader.run(), self._stop.wait(), moved
         loops = [asyncio.create_task(each) for each in ends]
         try:
