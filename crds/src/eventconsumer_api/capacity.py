@@ -129,9 +129,7 @@ def requests_per_second(load: Load) -> Requests:
     scan = min(load.lease_seconds / 6, SCAN_SECONDS) * SCAN_JITTER * rest
     lead = min(load.lease_seconds, LEAD_SECONDS)
     stand_by = lead / 4 * (LEAD_STAND_BY if load.operator else 1.0)
-    others = load.hosts - 1
-    if load.operator:
-        others /= max(1.0, load.hosts / FEW_HOSTS)
+    others = (load.hosts - 1) / (max(1.0, load.hosts / FEW_HOSTS) if load.operator else 1.0)
     writes = (
         load.partitions / (LEASE_RENEWAL * load.lease_seconds)
         + (1 + others) / scan
