@@ -37,6 +37,7 @@ MOST_KILLED = 256  # partitions, for the changes that take long
 QUICK_RESTING, RESTING, LONG_RESTING = ((32, 8),), ((256, 8), (256, 32)), ((256, 128), (2048, 8))
 CALM_SECONDS = 120.0  # until all hosts are at rest: above the pause between two scans
 LEASE_SECONDS = 60
+REST_SECONDS = 1800.0  # fifty renewals of a lease
 FIRST_SECONDS = 20.0  # of a settled fleet with many partitions before a change; else `LEASE_SECONDS`
 TICK_SECONDS = 0.1  # between looks
 EVENT_TICKS = 100  # between two events of a partition
@@ -303,7 +304,7 @@ def _changed(
 
 def _at_rest(count: int, hosts: int, options: Options) -> Row:
     """Storage calls for each partition and minute of a fleet without events, in an interval of its rarest calls."""
-    seconds = MOVED_SECONDS * rarity(hosts)
+    seconds = max(REST_SECONDS, MOVED_SECONDS * rarity(hosts))
     with _fleet(count, hosts, events=False) as fleet:
         fleet.run(CALM_SECONDS)
         fleet.calls()
