@@ -16,11 +16,11 @@ LONGEST_NUMBERS_SECONDS = 300.0
 PLAN_SECONDS = 300.0  # between plans of a resource at rest: objects age, and the status shows moving numbers
 LONGEST_PLAN_SECONDS = 1800.0
 PLANS_PER_SECOND = 20.0  # a plan takes about 15 ms of processor time
-LOOKS_PER_SECOND = 25.0  # a look takes about 2 ms
+LOOKS_PER_SECOND = 25.0  # a look takes about 1 ms
 REST_PLANS_PER_SECOND = 1.0  # a status write follows if the watermark moved
 NUMBERS_PER_SECOND = 10.0
 JITTER = 0.1  # a thousand resources that were created together do not stay together
-TOGETHER_SECONDS = 1.0  # looks of this time are done together: one by one, each takes twice the processor time
+TOGETHER_SECONDS = 1.0  # looks within it are done together: one by one, each takes twice the processor time
 
 
 def starting_seconds(moving: int) -> float:
@@ -49,7 +49,7 @@ def numbers_seconds(moving: int) -> float:
 
 
 def pause_seconds(delay: float, share: float, now: float) -> float:
-    """Seconds until the next reconcile.
+    """Seconds until the next reconcile: with jitter, and of resources at rest at a multiple of `TOGETHER_SECONDS`.
 
     Args:
         delay: The time between two reconciles, in seconds.
