@@ -1,0 +1,1 @@
+"""Attacks that need the cluster."""
