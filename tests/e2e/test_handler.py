@@ -41,10 +41,10 @@ def with_inputs(resource: dict[str, Any]) -> dict[str, Any]:
     """Its handler gets the path of its database from a ConfigMap, and the key of references from a Secret."""
     resource["spec"]["processing"] |= {
         "env": [
-            {"name": "SHOP_DATABASE", "valueFrom": {"configMapKeyRef": {"name": SETTINGS, "key": "database"}}},
-            {"name": "SHOP_KEY_FILE", "value": "/secrets/shop/key"},
+            {"name": "APP_DATABASE", "valueFrom": {"configMapKeyRef": {"name": SETTINGS, "key": "database"}}},
+            {"name": "APP_KEY_FILE", "value": "/secrets/shop/key"},
         ],
-        "envFrom": [{"prefix": "ALSO_", "configMapRef": {"name": SETTINGS}}],
+        "envFrom": [{"prefix": "APP_ALSO_", "configMapRef": {"name": SETTINGS}}],
         "volumes": [{"mountPath": "/secrets/shop", "secret": {"secretName": KEY}}],
         "egress": [{"to": [{"podSelector": {"matchLabels": {"app": "database"}}}], "ports": [{"port": 5432}]}],
     }

@@ -225,7 +225,8 @@ def test_a_resident_driver_processes_later_batches_and_ends_when_it_is_killed_ou
 def test_executors_of_a_resident_driver_end_while_it_waits_and_come_back_with_place_disk_and_settings(
     shop: SparkShop,
 ) -> None:
-    upgrade(shop.demo, "--set", "nodeLabelPrefixes={kubernetes.io/os}")
+    own = image("spark")  # as an image of the user: only with one are there variables and files
+    upgrade(shop.demo, "--set", f"nodeLabelPrefixes={{kubernetes.io/os}},sparkImagePrefixes={{{own}}}")
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": SETTINGS}, "data": {"MODE": "strict"}}
     shop.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(settings))
     size = {"cores": 1, "coreRequest": "100m", "memory": "512m"}
@@ -236,6 +237,7 @@ def test_executors_of_a_resident_driver_end_while_it_waits_and_come_back_with_pl
         driver=pod,
         executor=pod | {"instances": 1},
         application={
+            "image": own,
             "envFrom": [{"prefix": "APP_", "configMapRef": {"name": SETTINGS}}],
             "volumes": [{"mountPath": "/config/shop", "configMap": {"name": SETTINGS}}],
         },
@@ -265,7 +267,7 @@ def test_executors_of_a_resident_driver_end_while_it_waits_and_come_back_with_pl
     assert (spark["attempt"], spark["mode"], spark["failures"]) == (1, "Executors", 0), spark
     shop.apply()
     shop.cluster.kubectl("delete", "configmap", SETTINGS)
-    upgrade(shop.demo, "--set-json", "nodeLabelPrefixes=[]")
+    upgrade(shop.demo, "--set-json", "nodeLabelPrefixes=[]", "--set-json", "sparkImagePrefixes=[]")
 
 
 @pytest.mark.long

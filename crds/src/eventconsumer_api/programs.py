@@ -1,77 +1,76 @@
 """What user code may get beside events: configuration, secrets and destinations, for handlers and Spark programs.
 
 A typed list without pass-through, in the words of Kubernetes' pods and network policies. ConfigMaps and Secrets are
-those of the resource's own namespace. Names of variables that change how our programs, Python, Java, the C library or
-Azure's libraries work are reserved: a user who may set variables must not choose which code runs, and where credentials
-go. For all keys of a ConfigMap or Secret, whose names are not known in advance, a prefix ensures this. Volumes are
-folders below three folders that no program of ours uses.
+those of the resource's own namespace. All of it is for an image of the user, which the administrator allows: the
+programs of the shipped images, and the libraries in them, are given nothing by a user. A variable has a prefix for
+applications, because names that other programs read cannot be listed. Volumes are folders below three folders that no
+program of ours uses.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, Field
+from pydantic.alias_generators import to_camel
 
 from eventconsumer_api.model import Model, rules
 from eventconsumer_api.scheduling import LabelName, LabelValue
 
-RESERVED_ENV_PREFIXES = (
-    # Of this project, and of Kubernetes for each Service.
-    "EVENTCONSUMER_", "POD_", "KUBERNETES_",
-    # Sign-in: azure-identity's EnvironmentCredential, WorkloadIdentityCredential and ManagedIdentityCredential.
-    "AZURE_", "IDENTITY_", "MSI_", "IMDS_",
-    # Certificates and modules of OpenSSL.
-    "SSL_", "OPENSSL_",
-    # ld.so(8), mallopt(3), tunables of glibc, iconv(3), and tini, which starts each container.
-    "LD_", "MALLOC_", "GLIBC_", "GCONV_", "TINI_",
-    # python3(1), pyarrow, and the start scripts of Java, Hadoop and Spark.
-    "PYTHON", "ARROW_", "JAVA_", "_JAVA", "JDK_", "HADOOP_", "HDFS_", "YARN_", "SPARK_", "PYSPARK_",
+NEEDS_IMAGE: Mapping[str, tuple[str, ...]] = {
+    "processing": ("handler", "env", "env_from", "volumes", "egress"),
+    "spark.application": ("env", "env_from", "volumes"),
+}
+"""Fields that need an image of the user, by the part of the spec with `image`."""
+ENV_PREFIX = "APP_"
+"""Prefix of variables that is always allowed; the administrator may allow others."""
+ENV_PREFIX_PATTERN = r"^[A-Z][A-Z0-9_]*_$"
+"""Form of the prefixes of variables that an administrator allows."""
+OWN_ENV_WORDS = (
+    "AZURE", "EVENTCONSUMER", "HTTP", "HTTPS", "KUBERNETES", "MALLOC", "NO", "POD", "PYSPARK", "SPARK",
 )  # fmt: skip
-RESERVED_ENV_NAMES = (
-    # bash(1), which starts Spark, environ(7), and of urllib, requests and aiohttp: proxies, certificates, keys of
-    # connections, passwords.
-    "PATH", "HOME", "HOSTNAME", "SHELL", "SHELLOPTS", "BASHOPTS", "PS4", "CDPATH", "GLOBIGNORE", "POSIXLY_CORRECT",
-    "ENV", "BASH_ENV", "IFS", "TMPDIR", "TEMP", "TMP", "CLASSPATH",
-    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSLKEYLOGFILE",
-    "NETRC",
-    # resolver(5), hostname(7) and locale(7): they change which host a name means, or load files.
-    "HOSTALIASES", "LOCALDOMAIN", "RES_OPTIONS", "RESOLV_HOST_CONF", "LOCPATH", "NLSPATH", "TZDIR",
-    # With these Spark takes its pod for a container of YARN (org.apache.spark.util.Utils).
-    "CONTAINER_ID", "LOCAL_DIRS",
-)  # fmt: skip
+"""First words of the variables that operator, images, Kubernetes and the webhook of workload identity set in pods. An
+administrator cannot allow them."""
 MOUNT_FOLDERS = ("/config/", "/secrets/", "/mnt/")
 """Where volumes of user code are, and nothing else."""
 ENV_CHARACTERS = 16_384
 """Maximum number of characters of the values of `env` in all."""
 
 _CONFIG_MAP, _SECRET = "ConfigMap", "Secret"
-_PREFIX_LIST = f"[{', '.join(repr(prefix) for prefix in RESERVED_ENV_PREFIXES)}]"
-_NAME_LIST = f"[{', '.join(repr(name) for name in RESERVED_ENV_NAMES)}]"
-_RESERVED = "EVENTCONSUMER_*, KUBERNETES_*, AZURE_*, PYTHON*, LD_*, SSL_*, JAVA_*, SPARK_*, PATH, HOME and HTTPS_PROXY"
-
 ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 Key = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
 FileName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9_][-._A-Za-z0-9]*$")]
 EnvName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-EnvPrefix = Annotated[str, Field(min_length=3, max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9_]*_$")]
+EnvPrefix = Annotated[str, Field(min_length=2, max_length=64, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 MountPath = Annotated[
     str, Field(max_length=64, pattern=rf"^({'|'.join(MOUNT_FOLDERS)})[a-z0-9]([-a-z0-9]{{0,38}}[a-z0-9])?$")
 ]
 
 
-def is_reserved_env(name: str) -> bool:
-    """Whether a variable is for the programs of the pod; proxies are read in lower case too."""
-    return name.upper() in RESERVED_ENV_NAMES or name.upper().startswith(RESERVED_ENV_PREFIXES)
+def env_prefixes(allowed: Collection[str]) -> tuple[str, ...]:
+    """Prefixes of variables; `allowed` are those of the administrator."""
+    return tuple(dict.fromkeys((ENV_PREFIX, *allowed)))
 
 
-def is_reserved_prefix(prefix: str) -> bool:
-    """Whether some name with this prefix is reserved."""
-    upper = prefix.upper()
-    return upper.startswith(RESERVED_ENV_PREFIXES) or any(
-        name.startswith(upper) for name in (*RESERVED_ENV_PREFIXES, *RESERVED_ENV_NAMES)
+def needs_image(path: str) -> str:
+    """Why a field without an image of the user is refused, and the remedy; `path` is its part of the spec."""
+    return (
+        f"is for an image of your own: set {path}.image to an image that the operator's administrator allows, or "
+        "remove it"
+    )
+
+
+def image_rules(path: str) -> tuple[tuple[str, str], ...]:
+    """A rule for each field that needs an image, for the model that has the fields."""
+    fields = [to_camel(field) for field in NEEDS_IMAGE[path]]
+    return tuple(
+        (
+            f"!has(self.{field}) || size(self.{field}) == 0 || has(self.image)",
+            f"{path}.{field} {needs_image(path)}",
+        )
+        for field in fields
     )
 
 
@@ -110,15 +109,21 @@ class EnvVar(Model):
     model_config = rules(
         ("has(self.value) != has(self.valueFrom)", "env: set exactly one of value and valueFrom"),
         (
-            f"!(self.name.upperAscii() in {_NAME_LIST}) && "
-            f"!{_PREFIX_LIST}.exists(each, self.name.upperAscii().startsWith(each))",
-            f"env: names such as {_RESERVED} are reserved for the programs of the pod: use another name",
+            "self.name.matches('^[A-Z][A-Z0-9_]*_[A-Za-z0-9_]+$')",
+            f"env: a name begins with {ENV_PREFIX}, or another prefix that the operator's administrator allows: rename "
+            f"the variable, such as {ENV_PREFIX}MODE",
+        ),
+        (
+            "!has(self.value) || !self.value.contains('$(')",
+            "env: a value with $( would refer to another variable: write the text itself, or put it into a ConfigMap",
         ),
     )
 
-    name: EnvName = Field(description="Name of the variable.")
+    name: EnvName = Field(
+        description=f"Name of the variable: {ENV_PREFIX}, or another prefix that the administrator allows, and more."
+    )
     value: Annotated[str, Field(max_length=4096)] | None = Field(
-        default=None, description="Its value. $(NAME) is the value of a variable before it. Never put secrets here."
+        default=None, description="Its value, exactly; $( is refused. Never put secrets here."
     )
     value_from: EnvSource | None = Field(default=None, description="Its source instead of a value.")
 
@@ -139,14 +144,15 @@ class EnvFrom(Model):
             "envFrom: set exactly one of configMapRef and secretRef",
         ),
         (
-            f"!{_PREFIX_LIST}.exists(each, self.prefix.upperAscii().startsWith(each)) && "
-            f"!({_PREFIX_LIST} + {_NAME_LIST}).exists(each, each.startsWith(self.prefix.upperAscii()))",
-            f"envFrom: with this prefix a key could give a reserved name, such as {_RESERVED}: use another prefix, "
-            "such as APP_",
+            f"self.prefix.matches('{ENV_PREFIX_PATTERN}')",
+            f"envFrom: a prefix begins with {ENV_PREFIX}, or another one that the operator's administrator allows, and "
+            "ends with an underscore: use such a prefix",
         ),
     )
 
-    prefix: EnvPrefix = Field(description="Text before each key, with an underscore at its end, such as APP_.")
+    prefix: EnvPrefix = Field(
+        description=f"Text before each key: {ENV_PREFIX}, or another prefix that the administrator allows, and more."
+    )
     config_map_ref: ObjectRef | None = Field(default=None, description="The ConfigMap.")
     secret_ref: ObjectRef | None = Field(default=None, description="The Secret.")
 
@@ -206,6 +212,10 @@ def env_total(path: str) -> tuple[str, str]:
 
 class Inputs(Protocol):
     """A part of the spec with inputs of user code: spec.processing or spec.spark.application."""
+
+    @property
+    def image(self) -> str | None:
+        """The image of the user."""
 
     @property
     def env(self) -> list[EnvVar]:

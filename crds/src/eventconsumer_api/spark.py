@@ -7,7 +7,7 @@ from pydantic import Field
 
 from eventconsumer_api.endpoints import REGISTRY_URL_PATTERN
 from eventconsumer_api.model import Model, rules, total
-from eventconsumer_api.programs import EnvFroms, EnvVars, ProgramVolumes, env_total
+from eventconsumer_api.programs import EnvFroms, EnvVars, ProgramVolumes, env_total, image_rules
 from eventconsumer_api.scalars import JavaMemory, Quantity
 from eventconsumer_api.scheduling import PodFields, pod_rules
 from eventconsumer_api.secrets import SecretKeyRef, WorkloadIdentity
@@ -15,6 +15,19 @@ from eventconsumer_api.secrets import SecretKeyRef, WorkloadIdentity
 DAY_SECONDS = 86_400
 IN_FLIGHT_MAX = 16
 """Maximum number of open batches: parallel batches with the same number modulo this are never open at a time."""
+PROGRAMS = (
+    "local:///app/eventconsumer_spark/job.py",
+    "local:///app/eventconsumer_spark/streaming.py",
+    "local:///app/examples/events_per_key.py",
+    "local:///app/examples/events_per_window.py",
+    "local:///app/examples/latest_by_key.py",
+)
+"""The programs of the operator's Spark image, the default first. Other modules in it are no programs."""
+OTHER_PROGRAM = (
+    "is no program of the operator's Spark image: set spark.application.image to an image that the operator's "
+    f"administrator allows, or use one of {', '.join(PROGRAMS)}"
+)
+"""Why another program without an image of the user is refused, and the remedy."""
 
 
 class Trigger(Model):
@@ -93,6 +106,11 @@ class Application(Model):
         total("arguments", "spark.application.arguments", 32_768),
         total("conf", "spark.application.conf", 32_768, pairs=True),
         env_total("spark.application"),
+        *image_rules("spark.application"),
+        (
+            f"!has(self.mainFile) || has(self.image) || self.mainFile in {list(PROGRAMS)!r}",
+            f"spark.application.mainFile {OTHER_PROGRAM}",
+        ),
     )
 
     image: str | None = Field(
@@ -103,11 +121,12 @@ class Application(Model):
         "Default: the operator's Spark image.",
     )
     main_file: str = Field(
-        default="local:///app/eventconsumer_spark/job.py",
+        default=PROGRAMS[0],
         max_length=1024,
         # Only below /app: some modules of Python itself run code from their arguments.
         pattern=r"^local:///app(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.py$",
-        description="Program below /app in the image. The default writes the events of the batch to spec.spark.output.",
+        description="Program below /app in the image. The default writes the events of the batch to spec.spark.output. "
+        "Without `image`: one of the programs of the operator's Spark image.",
     )
     arguments: list[Annotated[str, Field(max_length=4096)]] = Field(
         default=[], max_length=100, description="Arguments of the program. Never put secrets here."

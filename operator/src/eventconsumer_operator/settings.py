@@ -15,6 +15,7 @@ from eventconsumer_api.endpoints import (
     SUFFIX_PATTERN,
 )
 from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
+from eventconsumer_api.programs import ENV_PREFIX_PATTERN, OWN_ENV_WORDS
 from eventconsumer_api.scheduling import is_reserved
 from eventconsumer_api.spark import Launcher
 
@@ -34,6 +35,7 @@ class Settings:
         spark_image_prefixes: Allowed prefixes of spec.spark.application.image; empty: no images of users.
         secret_name_prefixes: Allowed prefixes of the names of Secrets; empty: all names.
         config_map_name_prefixes: Allowed prefixes of the names of ConfigMaps; empty: all names.
+        env_prefixes: Allowed prefixes of variables of handlers and Spark programs, besides APP_.
         reserved_secrets: Names of Secrets of the operator's own installation, which no spec may name.
         pod_metadata_prefixes: Allowed keys of labels and annotations of pods: all keys of a domain for a prefix that
             ends with a slash, else exactly that key; empty: none.
@@ -72,6 +74,7 @@ class Settings:
     spark_image_prefixes: tuple[str, ...] = ()
     secret_name_prefixes: tuple[str, ...] = ()
     config_map_name_prefixes: tuple[str, ...] = ()
+    env_prefixes: tuple[str, ...] = ()
     reserved_secrets: tuple[str, ...] = ()
     pod_metadata_prefixes: tuple[str, ...] = ()
     node_label_prefixes: tuple[str, ...] = ()
@@ -182,6 +185,7 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         spark_image_prefixes=tuple(given.spark_image_prefix),
         secret_name_prefixes=tuple(given.secret_name_prefix),
         config_map_name_prefixes=tuple(given.config_map_name_prefix),
+        env_prefixes=tuple(given.env_prefix),
         reserved_secrets=tuple(given.reserved_secret),
         pod_metadata_prefixes=tuple(given.pod_metadata_prefix),
         node_label_prefixes=tuple(given.node_label_prefix),
@@ -223,6 +227,14 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="allowed prefix of the names of ConfigMaps in a spec; may be repeated; default: all names",
+    )
+    parser.add_argument(
+        "--env-prefix",
+        action="append",
+        default=[],
+        type=_env_prefix,
+        help="allowed prefix of the variables of handlers and Spark programs, such as SHOP_, besides APP_; may be "
+        "repeated",
     )
     parser.add_argument(
         "--reserved-secret",
@@ -327,6 +339,14 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
 def _metadata_prefix(text: str) -> str:
     if is_reserved(text):
         raise argparse.ArgumentTypeError(f"{text} is reserved for Kubernetes and this operator")
+    return text
+
+
+def _env_prefix(text: str) -> str:
+    if not re.fullmatch(ENV_PREFIX_PATTERN, text):
+        raise argparse.ArgumentTypeError(f"{text} is not a prefix of variables: write it like SHOP_")
+    if text.partition("_")[0] in OWN_ENV_WORDS:
+        raise argparse.ArgumentTypeError(f"{text} is for variables that hosts and Spark have already: use another one")
     return text
 
 

@@ -1,8 +1,8 @@
 """A handler: stores orders in a service that speaks Redis' protocol, each exactly once.
 
-Its address is in the variable LEDGER_ADDRESS, from a ConfigMap. Its password is in the file LEDGER_PASSWORD_FILE, from
-a Secret, which is read for each connection: a changed Secret needs no restart. An event is stored under its partition
-and sequence number, so an event that is received again has no effect.
+Its address is in the variable APP_LEDGER_ADDRESS, from a ConfigMap. Its password is in the file
+APP_LEDGER_PASSWORD_FILE, from a Secret, which is read for each connection: a changed Secret needs no restart. An event
+is stored under its partition and sequence number, so an event that is received again has no effect.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ class Ledger(EventProcessor):
 
     def __init__(self) -> None:
         """Read the address; without it the host reports HandlerInvalid with this error."""
-        self._host, _, self._port = os.environ["LEDGER_ADDRESS"].rpartition(":")
-        self._password_file = Path(os.environ["LEDGER_PASSWORD_FILE"])
+        self._host, _, self._port = os.environ["APP_LEDGER_ADDRESS"].rpartition(":")
+        self._password_file = Path(os.environ["APP_LEDGER_PASSWORD_FILE"])
         self._stream: BinaryIO | None = None
 
     def process_events(self, context: PartitionContext, batch: Batch) -> None:

@@ -20,8 +20,8 @@ from eventconsumer_processor.handler import (
     TryAgain,
 )
 
-DATABASE = os.environ.get("SHOP_DATABASE", "/tmp/shop.sqlite")  # noqa: S108 - a folder that the host may write to
-KEY_FILE = os.environ.get("SHOP_KEY_FILE")
+DATABASE = os.environ.get("APP_DATABASE", "/tmp/shop.sqlite")  # noqa: S108 - a folder that the host may write to
+KEY_FILE = os.environ.get("APP_KEY_FILE")
 """A file with a key, if the database must not show references: they are stored as their HMAC with this key."""
 TABLE = """
     CREATE TABLE IF NOT EXISTS bookings (

@@ -34,6 +34,7 @@ VALUES = ",".join(
         "sparkLaunchers={Kubeflow}",
         "secretNamePrefixes={s,hub-,registry}",
         "configMapNamePrefixes={shop,app-}",
+        "envPrefixes={SHOP_}",
         "egressCidrs={10.1.0.0/16,fd00:1::/64,168.63.0.0/16}",
         "egressNamespaces={data}",
         "imagePullSecrets[0].name=registry",
@@ -53,15 +54,19 @@ REQUIRED, PREFERRED = (
 )
 OUTPUT = {"path": "abfss://out@shop.dfs.core.windows.net/orders"}
 LONG_LABEL = f"shop.example/{'a' * 60}"
-HANDLER = {"handler": "shop:Shop"}
+HANDLER = {"handler": "shop:Shop", "image": "registry.example.com/one"}
 IMAGE, PROGRAM = "spec.processing.image", "spec.spark.application.image"
 SINK, LEASES = "spec.sink.storageAccountUrl", "spec.leaseStore.storageAccountUrl"
 HUB, PROXY = "spec.eventHub.fullyQualifiedNamespace", "spec.proxy.url"
 EGRESS = "spec.processing.egress"
 PLAIN_INPUTS = {
-    "env": {"name": "PLAIN", "value": "x"},
-    "envFrom": {"prefix": "ANY_", "configMapRef": {"name": "app-all"}},
+    "env": {"name": "SHOP_PLAIN", "value": "x"},
+    "envFrom": {"prefix": "SHOP_ANY_", "configMapRef": {"name": "app-all"}},
     "volumes": {"mountPath": "/config/all", "configMap": {"name": "app-all"}},
+}
+OWN_CODE = {
+    "processing": SPEC | {"processing": HANDLER},
+    "spark.application": SPEC | spec_with("spark.application.image", "registry.example.com/spark", SPARK),
 }
 BUFFER, MIB = "spec.processing.bufferBytes", 2**20
 
@@ -119,9 +124,21 @@ def inputs(kind: str, name: str) -> dict[str, dict[str, Any]]:
     """Field -> a spec whose handler or program has one Secret or ConfigMap (`kind` is secret or configMap) there."""
     return {
         f"spec.{part}.{field}": spec_with(f"{part}.{field}", [PLAIN_INPUTS[field], item], base)
-        for part, base in (("processing", SPEC | {"processing": HANDLER}), ("spark.application", SPEC | SPARK))
+        for part, base in OWN_CODE.items()
         for field in PLAIN_INPUTS
         for item in [input_from(field, kind, name)]
+    }
+
+
+def named(name: str, prefix: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Case -> field and spec: a handler or program with a variable of this name, or all keys with this prefix."""
+    return {
+        f"{name or prefix} in {part}.{field}": (
+            f"spec.{part}.{field}",
+            spec_with(f"{part}.{field}", [PLAIN_INPUTS[field], PLAIN_INPUTS[field] | changed], base),
+        )
+        for part, base in OWN_CODE.items()
+        for field, changed in (("env", {"name": name}), ("envFrom", {"prefix": prefix}))
     }
 
 
@@ -145,6 +162,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "a name that only begins as a reserved one": secret("sink", "registry-of-the-shop"),
     **{f"a ConfigMap in {field}": spec for field, spec in inputs("configMap", "shop-orders").items()},
     **{f"a Secret in {field}": spec for field, spec in inputs("secret", "shop-orders").items()},
+    **{case: spec for case, (_, spec) in named("SHOP_A", "SHOP_").items()},
+    **{case: spec for case, (_, spec) in named("APP_a", "APP_X_").items()},
     "addresses": addresses("10.1.2.0/24", "10.1.2.128/25"),
     "addresses of version 6": addresses("fd00:1::/96"),
     "pods of its own namespace": egress(podSelector={"matchLabels": {"app": "redis"}}),
@@ -216,6 +235,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         for name in ("shop-host", "other")
         for field, spec in inputs("configMap", name).items()
     },
+    **named("LOG4J_CONFIGURATION_FILE", "LOG4J_"),
+    **named("SHOPS_A", "S_"),
     "addresses that nobody allowed": (EGRESS, addresses("10.2.0.0/24")),
     "more addresses than allowed": (EGRESS, addresses("10.0.0.0/8")),
     "services of the node": (EGRESS, addresses("168.63.129.16/32")),

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.labels import COMPONENT_HOST, LABEL_CONSUMER
+from eventconsumer_api.programs import ENV_PREFIX_PATTERN, OWN_ENV_WORDS
 from eventconsumer_operator.fleet.key import FleetKey
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.resource.names import child_labels
@@ -80,6 +81,7 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
         "allowInsecureEndpoints=true",
         'secretNamePrefixes=["eventconsumer-"]',
         'configMapNamePrefixes=["shop-"]',
+        'envPrefixes=["SHOP_"]',
         'egressCidrs=["10.1.0.0/16","fd00::/8"]',
         'egressNamespaces=["data"]',
         'fleetKey.existingSecret="mine"',
@@ -100,6 +102,7 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
         "namespaces": (("shop",), ("a", "b")),
         "secret_name_prefixes": ((), ("eventconsumer-",)),
         "config_map_name_prefixes": ((), ("shop-",)),
+        "env_prefixes": ((), ("SHOP_",)),
         "egress_cidrs": ((), ("10.1.0.0/16", "fd00::/8")),
         "egress_namespaces": ((), ("data",)),
         "reserved_secrets": (("eventconsumer-fleet-key",), ("mine", "registry")),
@@ -348,6 +351,12 @@ def test_every_value_is_in_the_schema_and_every_property_of_the_schema_is_a_valu
     free = ("resources.", "metrics.dashboard.labels")  # maps with names of the user's choice
     values = {path for path in leaves(VALUES) if not path.startswith(free)}
     assert {path for path in known if not path.startswith(free)} == values
+
+
+def test_prefixes_of_variables_have_the_form_that_the_operator_accepts() -> None:
+    form = json.loads((CHART / "values.schema.json").read_text())["properties"]["envPrefixes"]["items"]
+    assert form["pattern"] == ENV_PREFIX_PATTERN
+    assert form["not"]["pattern"] == f"^({'|'.join(OWN_ENV_WORDS)})_"
 
 
 def test_generated_files_equal_the_rendered_chart() -> None:

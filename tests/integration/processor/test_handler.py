@@ -20,6 +20,7 @@ from azure.core.exceptions import ResourceNotFoundError
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess
+from tests.support.appfolder import app_folder
 from tests.support.fakes.redis import RedisServer
 from tests.support.waiting import wait_until
 
@@ -28,13 +29,17 @@ USER_CODE = Path(__file__).parent / "user_code"
 BASE = {"maxBatchSize": 20, "prefetch": 300, "maxWaitSeconds": 5, "handlerAttempts": 2}
 
 
+def with_code(monkeypatch: pytest.MonkeyPatch, app: Path) -> None:
+    """Let host processes run from this folder, as from /app of an image."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(app), os.environ.get("PYTHONPATH")))))
+
+
 @pytest.fixture
 def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the recording handlers of this test's hosts write."""
     folder = tmp_path / "notes"
     folder.mkdir()
-    path = [str(USER_CODE), str(EXAMPLES), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+    with_code(monkeypatch, app_folder(tmp_path / "app", USER_CODE, EXAMPLES))
     monkeypatch.setenv("RECORD_DIRECTORY", str(folder))
     return folder
 
@@ -300,18 +305,18 @@ def test_the_example_stores_each_event_once_in_a_service_with_a_password_that_ch
 ) -> None:
     password = tmp_path / "password"
     password.write_text("sesame-1\n")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(EXAMPLES), os.environ.get("PYTHONPATH")))))
-    monkeypatch.setenv("LEDGER_PASSWORD_FILE", str(password))
+    with_code(monkeypatch, app_folder(tmp_path / "app", EXAMPLES))
+    monkeypatch.setenv("APP_LEDGER_PASSWORD_FILE", str(password))
     # Without a checkpoint and without files, all events come again after a kill.
     checkpoint = {"policy": "Events", "events": 10_000}
     processing = BASE | {"handler": "ledger:Ledger", "handlerMode": "Replace", "checkpoint": checkpoint}
     orders = consumer(partitions=1, processing=processing)
     orders.publish(30, "0")
     nameless = orders.host("orders-host-0")
-    assert "KeyError: 'LEDGER_ADDRESS'" in nameless.problem("HandlerInvalid").message
+    assert "KeyError: 'APP_LEDGER_ADDRESS'" in nameless.problem("HandlerInvalid").message
     nameless.terminate()
     with RedisServer("sesame-1") as ledger:
-        monkeypatch.setenv("LEDGER_ADDRESS", ledger.address)
+        monkeypatch.setenv("APP_LEDGER_ADDRESS", ledger.address)
         first = orders.host("orders-host-1")
         wait_logged(first, lambda: len(ledger.stored) == 30, "stored")
         ledger.password = "sesame-2"

@@ -1,6 +1,7 @@
-"""Names of variables and folders that user code may have: none by which it could change what our programs do."""
+"""Variables and folders that user code may have: none by which it could change what our programs do."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -8,61 +9,32 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from eventconsumer_api import labels
-from eventconsumer_api.programs import (
-    RESERVED_ENV_NAMES,
-    RESERVED_ENV_PREFIXES,
-    EnvFrom,
-    EnvVar,
-    IpBlock,
-    ProgramVolume,
-    is_reserved_env,
-    is_reserved_prefix,
-)
+from eventconsumer_api.host_config import ProxyConfig
+from eventconsumer_api.mounts import proxy_environment
+from eventconsumer_api.programs import OWN_ENV_WORDS, EnvVar, IpBlock, ProgramVolume, env_prefixes
 from eventconsumer_api.v1alpha1 import Processing
 
-RESERVED = [
-    "PYTHONPATH", "LD_PRELOAD", "OPENSSL_CONF", "SSL_CERT_FILE", "SSLKEYLOGFILE", "REQUESTS_CA_BUNDLE", "GCONV_PATH",
-    "AZURE_CLIENT_ID", "IDENTITY_ENDPOINT", "HTTPS_PROXY", "https_proxy", "no_proxy", "Path", "HOME", "HOSTALIASES",
-    "KUBERNETES_SERVICE_HOST", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_CONF_DIR", "PYSPARK_PYTHON",
-    "SHELLOPTS", "PS4", "CONTAINER_ID",
-    "HADOOP_CONF_DIR", "MALLOC_ARENA_MAX", "ARROW_DEFAULT_MEMORY_POOL", "POD_NAME", "POD_UID", "POD_IP",
-    labels.CONFIG_ENV, labels.BATCH_JOB_ENV, labels.BATCH_MANIFEST_ENV, "EVENTCONSUMER_CONFIG", "EVENTCONSUMER_PORT",
-]  # fmt: skip
-FREE = ["SHOP_DATABASE", "PGPASSWORD", "REDIS_URL", "ENVIRONMENT", "PATHS", "HOMEPAGE", "SSLMODE", "JAVASCRIPT", "a1"]
+ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("name", RESERVED)
-def test_names_that_programs_of_the_pod_read_are_reserved(name: str) -> None:
-    assert is_reserved_env(name)
+def test_without_the_administrator_there_is_one_prefix() -> None:
+    assert env_prefixes(()) == ("APP_",)
+    assert env_prefixes(("SHOP_", "APP_")) == ("APP_", "SHOP_")
 
 
-@pytest.mark.parametrize("name", FREE)
-def test_names_of_applications_are_free(name: str) -> None:
-    assert not is_reserved_env(name)
-
-
-@given(
-    prefix=st.from_regex(r"[A-Za-z][A-Za-z_]{1,6}_", fullmatch=True)
-    | st.sampled_from([name[:end] for name in RESERVED for end in range(3, len(name)) if name[end - 1] == "_"]),
-    data=st.data(),
-)
-def test_no_key_makes_a_reserved_name_of_an_allowed_prefix(prefix: str, data: st.DataObject) -> None:
-    if is_reserved_prefix(prefix):
-        return
-    known = [*RESERVED_ENV_NAMES, *RESERVED_ENV_PREFIXES, *RESERVED]
-    rest = data.draw(st.sampled_from([name[start:] for name in known for start in range(len(name))]))
-    assert not is_reserved_env(prefix + rest)
-
-
-@pytest.mark.parametrize("prefix", ["HTTP_", "no_", "LD_", "PYTHON_", "KUBERNETES_SERVICE_", "Bash_"])
-def test_prefixes_of_reserved_names_are_reserved(prefix: str) -> None:
-    assert is_reserved_prefix(prefix)
-
-
-@pytest.mark.parametrize("prefix", ["", "A", "APP", "_", "__", "1_", "A-_", "A_B"])
-def test_a_prefix_ends_with_an_underscore(prefix: str) -> None:
-    with pytest.raises(ValidationError):
-        EnvFrom(prefix=prefix)
+def test_no_administrator_allows_names_that_our_pods_have_already() -> None:
+    """Those of the operator and of the images; Kubernetes and the webhook of workload identity add theirs."""
+    own = [value for name, value in vars(labels).items() if name.endswith("_ENV")]
+    images = [*ROOT.glob("*/Dockerfile")]
+    assert len(images) > 2
+    for image in images:
+        for text in re.findall(r"^ENV (.*(?:\\\n.*)*)", image.read_text(), re.MULTILINE):
+            own += re.findall(r"(\w+)=", text)
+    proxy = ProxyConfig(url="http://proxy.example:3128", no_proxy=(), credential=None)
+    own += [*proxy_environment(proxy), "SPARK_LOCAL_DIRS", "POD_IP", "POD_NAMESPACE"]
+    assert {"EVENTCONSUMER_CONFIG_JSON", "POD_NAME", "MALLOC_ARENA_MAX", "HTTPS_PROXY"} <= set(own)
+    # A prefix ends with an underscore: so no prefix begins PATH or PYTHONPATH.
+    assert {name.partition("_")[0] for name in own if "_" in name} <= set(OWN_ENV_WORDS)
 
 
 @pytest.mark.parametrize("name", ["", "1A", "A-B", "A.B", "A B", "A=B", "A\n", "Ä"])
@@ -100,8 +72,9 @@ def test_a_range_is_a_network(cidr: str) -> None:
 def test_hosts_of_older_versions_know_no_inputs() -> None:
     given = {
         "handler": "a:B",
-        "env": [{"name": "A", "value": "b"}],
-        "envFrom": [{"prefix": "A_B_", "secretRef": {"name": "s"}}],
+        "image": "shop:1",
+        "env": [{"name": "APP_A", "value": "b"}],
+        "envFrom": [{"prefix": "APP_", "secretRef": {"name": "s"}}],
         "volumes": [{"mountPath": "/mnt/a", "configMap": {"name": "c"}}],
         "egress": [{"to": [{"podSelector": {}}], "ports": [{"port": 1}]}],
     }

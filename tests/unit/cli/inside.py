@@ -27,9 +27,10 @@ SPEC: dict[str, Any] = {
 
 HANDLER: dict[str, Any] = {
     "handler": "shop:Shop",
+    "image": "shop:1",
     "env": [
-        {"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "database", "key": "password"}}},
-        {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "more", "key": "a", "optional": True}}},
+        {"name": "APP_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "database", "key": "password"}}},
+        {"name": "APP_A", "valueFrom": {"configMapKeyRef": {"name": "more", "key": "a", "optional": True}}},
     ],
     "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "shop"}}],
     "volumes": [

@@ -10,18 +10,20 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from eventconsumer_api import labels
+from eventconsumer_api.expansion import inert
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.programs import is_reserved_env, is_reserved_prefix
 from eventconsumer_api.quantities import amount
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.names import child_labels
 from eventconsumer_operator.spark.pods import SCRATCH_FOLDER, SCRATCH_VOLUME
+from tests.unit.api.test_expansion import expand
 from tests.unit.operator.specs import specs
 from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, UID, batch, fleet, observed, report
 
 ADMINISTRATOR = replace(
     SETTINGS,
+    env_prefixes=("DB_",),
     handler_image_prefixes=("registry.example/shop/",),
     spark_image_prefixes=("registry.example/spark/",),
     pod_metadata_prefixes=("shop.example/", "team"),
@@ -93,8 +95,9 @@ ANY = specs(
             f"{path}.{field}": values
             for path in ("spec.processing", "spec.spark.application")
             for field, values in {
-                "env[].name": st.sampled_from([*["A", "PGPASSWORD", "app_mode"] * 4, "PYTHONPATH", "no_proxy"]),
-                "envFrom[].prefix": st.sampled_from([*["APP_", "DB_"] * 4, "LD_", "HTTP_"]),
+                "env[].name": st.sampled_from([*["APP_A", "DB_PASSWORD", "APP_mode"] * 4, "PYTHONPATH", "no_proxy"]),
+                "env[].value": st.sampled_from([*["x", "a$$b", "$"] * 4, "$(POD_UID)"]),
+                "envFrom[].prefix": st.sampled_from([*["APP_", "DB_", "APP_A_"] * 4, "LD_", "HTTP_"]),
             }.items()
         },
         "spec.processing.volumes[]": VOLUMES,
@@ -108,14 +111,16 @@ ANY = specs(
 )
 KINDS = {"ConfigMap", "Service", "StatefulSet", "PodDisruptionBudget", "NetworkPolicy", "Job"}
 INPUTS = {
-    "env": [{"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "shop", "key": "password"}}}],
+    "env": [{"name": "DB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "shop", "key": "password"}}}],
     "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "shop"}}],
     "volumes": [
         {"mountPath": "/config/shop", "configMap": {"name": "shop"}},
         {"mountPath": "/secrets/shop", "secret": {"secretName": "shop", "items": [{"key": "a", "path": "b"}]}},
     ],
 }
-HANDLER = {"handler": "shop:Shop"} | INPUTS
+HANDLER = {"handler": "shop:Shop", "image": "registry.example/shop/orders:1"} | INPUTS
+PREFIXES = ("APP_", "DB_")
+PROGRAM = {"image": "registry.example/spark/mine:1"} | INPUTS
 SPARK_COMPONENTS = {labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY}
 OWN_ANNOTATIONS = {labels.ANNOTATION_CONFIG_HASH, labels.ANNOTATION_EXECUTOR}
 ACCOUNTS = dict.fromkeys(SPARK_COMPONENTS, labels.SPARK_SERVICE_ACCOUNT)
@@ -203,8 +208,13 @@ def check_pod(template: Manifest, spec: dict[str, Any], *, executor: bool = Fals
     own_volumes, user_volumes = split(pod["volumes"], lambda each: each["name"].startswith(USER_VOLUMES))
     for volume in own_volumes:
         check_volume(volume, spec)
-    own_env, user_env = split(container.get("env", []), lambda each: not is_reserved_env(each["name"]))
+    own_env, user_env = split(container.get("env", []), lambda each: each["name"].startswith(PREFIXES))
     check_inputs(container, user_env, user_volumes, inputs)
+    if user_env or user_volumes or container.get("envFrom"):
+        assert inputs["image"] in ("registry.example/spark/mine:1", "registry.example/shop/orders:1")
+    for variable in container.get("env", []):
+        read = expand(variable.get("value", "").encode(), {b"POD_UID": b"read"}, runes=True).decode()
+        assert inert(read) == variable.get("value", ""), "no reference to another variable"
     limits = container["resources"]["limits"]
     assert "ephemeral-storage" in limits and (executor or "memory" in limits)  # Spark adds that of executors
     on_node = [volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if "emptyDir" in volume]
@@ -243,7 +253,7 @@ def check_inputs(
     sources = container.get("envFrom", [])
     assert len(sources) == len(inputs.get("envFrom") or [])
     for source in sources:
-        assert source.keys() <= {"prefix", "configMapRef", "secretRef"} and not is_reserved_prefix(source["prefix"])
+        assert source.keys() <= {"prefix", "configMapRef", "secretRef"} and source["prefix"].startswith(PREFIXES)
     for kind in ("configMap", "secret"):
         given = {each[kind].get("name") or each[kind]["secretName"] for each in volumes if kind in each}
         assert given <= names_of(inputs.get("volumes") or [], kind)
@@ -323,12 +333,14 @@ def test_no_spec_gives_a_pod_that_may_do_more(spec: dict[str, Any]) -> None:
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(spec=ANY)
 @example(spec={"processing": {"env": [{"name": "PYTHONPATH", "value": "/config/mine"}]}})
+@example(spec={"processing": {"env": [{"name": "APP_MODE", "value": "$$(POD_UID) $$"}]}})
+@example(spec={"processing": {"env": [{"name": "APP_MODE", "value": "$$"}]}})
 @example(spec={"processing": {"envFrom": [{"prefix": "LD_", "configMapRef": {"name": "mine"}}]}})
 @example(spec={"processing": {"volumes": [{"mountPath": "/mnt/a"}]}})
 def test_no_inputs_of_a_handler_give_a_pod_that_may_do_more(spec: dict[str, Any]) -> None:
     """The same with a handler each time, which few of the specs have."""
     given = {name: value for name, value in spec.get("processing", {}).items() if name in {"env", "envFrom", "volumes"}}
-    check_plan(SPEC | {"processing": {"handler": "shop:Shop"} | given})
+    check_plan(SPEC | {"processing": HANDLER | {field: [] for field in INPUTS} | given})
 
 
 def check_plan(spec: dict[str, Any]) -> None:
@@ -352,7 +364,7 @@ def check_plan(spec: dict[str, Any]) -> None:
 def test_the_generated_specs_reach_every_kind_of_pod() -> None:
     """Else the property above says nothing."""
     replay = {"nonce": "again", "from": 1, "to": 4}
-    spark = {"spark": SPARK["spark"] | {"mode": "Executors", "replay": replay, "application": INPUTS}}
+    spark = {"spark": SPARK["spark"] | {"mode": "Executors", "replay": replay, "application": PROGRAM}}
     spec = SPEC | spark | {"replay": {"nonce": "again", "consumerGroup": "replay"}, "processing": HANDLER}
     plan = planned(spec)
     assert plan is not None
@@ -362,12 +374,12 @@ def test_the_generated_specs_reach_every_kind_of_pod() -> None:
     for template in templates:
         check_pod(template, spec)
     texts = {template["metadata"]["labels"][labels.LABEL_COMPONENT]: json.dumps(template) for template in templates}
-    with_inputs = {component for component, text in texts.items() if "PGPASSWORD" in text}
+    with_inputs = {component for component, text in texts.items() if "DB_PASSWORD" in text}
     assert with_inputs == {labels.COMPONENT_HOST, *SPARK_COMPONENTS}
     for component in with_inputs:
         # In the annotation of a driver, executors have them too.
         times = 2 if component in SPARK_COMPONENTS else 1
-        assert [texts[component].count(word) for word in ("PGPASSWORD", "envFrom", "/config/shop")] == [times] * 3
+        assert [texts[component].count(word) for word in ("DB_PASSWORD", "envFrom", "/config/shop")] == [times] * 3
 
 
 def test_many_generated_specs_give_a_plan() -> None:

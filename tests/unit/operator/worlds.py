@@ -18,8 +18,11 @@ from eventconsumer_operator.settings import Settings
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 UID = "01234567-89ab-cdef-0123-456789abcdef"
 KEY = Key("shop", "orders")
+USER_IMAGE = "registry.example/users:1"
+"""An image of a user, with a handler or a Spark program."""
 SETTINGS = Settings(
     namespaces=("shop",), processor_image="host:1", spark_image="spark:1",
+    handler_image_prefixes=(USER_IMAGE,), spark_image_prefixes=(USER_IMAGE,),
     notice_endpoints=("https://hooks.shop.example/",),
 )  # fmt: skip
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
@@ -29,6 +32,7 @@ SPEC: dict[str, Any] = {
     "leaseStore": {"container": "leases", "authentication": SECRET},
     "sink": {"container": "drained", "authentication": SECRET},
 }
+HANDLER: dict[str, Any] = {"handler": "shop:Shop", "image": USER_IMAGE}
 SPARK: dict[str, Any] = {"spark": {"output": {"path": "abfss://out@shop.dfs.core.windows.net/orders"}}}
 
 

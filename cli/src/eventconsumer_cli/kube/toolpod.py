@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.expansion import inert
 from eventconsumer_api.host_config import Credential, HostConfig, ProxyConfig
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import REGISTRY_SECRET, credentials, proxy_environment, secret_mount, secret_volume
 from eventconsumer_api.podsecurity import container_security, pod_security
-from eventconsumer_api.programs import MOUNT_FOLDERS, is_reserved_env
+from eventconsumer_api.programs import MOUNT_FOLDERS
 from eventconsumer_cli.kube.kinds import name_of, namespace_of
 
 APPLICATION = "eventconsumer"
@@ -25,6 +26,7 @@ GRACE_SECONDS = 1  # it holds no state
 STORAGE = "1Gi"
 REQUESTS = {"cpu": "50m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
 LIMITS = {"memory": "512Mi", "ephemeral-storage": STORAGE}
+_OF_HOSTS = (labels.POD_NAME_ENV, labels.POD_UID_ENV)
 _NOT_FOR_TOOLS = (
     "ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle", "args", "command", "envFrom",
 )  # fmt: skip
@@ -57,11 +59,11 @@ def of_consumer(consumer: Manifest, stateful_set: Manifest, suffix: str, seconds
     template = copy.deepcopy(stateful_set["spec"]["template"])
     pod: dict[str, Any] = template["spec"]
     host, *sidecars = _host_first(pod["containers"])
-    # Variables and folders of a handler have other names than ours.
+    # Those of the operator only: all others are a handler's.
     mounts = host.get("volumeMounts", [])
     for_handler = {each["name"] for each in mounts if each["mountPath"].startswith(MOUNT_FOLDERS)}
     host = {name: value for name, value in host.items() if name not in _NOT_FOR_TOOLS} | {
-        "env": [each for each in host.get("env", []) if is_reserved_env(each["name"])],
+        "env": [each for each in host.get("env", []) if each["name"] in _OF_HOSTS],
         "volumeMounts": [each for each in mounts if each["name"] not in for_handler],
     }
     # Spread constraints count hosts only.
@@ -142,7 +144,7 @@ def of_driver(
     }
     pod = _idle(image, labels.SPARK_SERVICE_ACCOUNT, volumes, seconds)
     (container,) = pod["spec"]["containers"]
-    container["env"] = [{"name": name, "value": value} for name, value in proxy_environment(proxy).items()]
+    container["env"] = [{"name": name, "value": inert(value)} for name, value in proxy_environment(proxy).items()]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata} | pod
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field
 
 from eventconsumer_api.model import Model, rules
-from eventconsumer_api.programs import EgressRule, EnvFroms, EnvVars, ProgramVolumes, env_total
+from eventconsumer_api.programs import EgressRule, EnvFroms, EnvVars, ProgramVolumes, env_total, image_rules
 
 
 class SourceKind(StrEnum):
@@ -86,13 +86,7 @@ class Processing(Model):
             "(has(self.handlerMode) && self.handlerMode == 'Replace')",
             "processing.checkpoint.policy: Handler needs handlerMode: Replace; otherwise checkpoints follow files",
         ),
-        *(
-            (
-                f"!has(self.{field}) || size(self.{field}) == 0 || has(self.handler)",
-                f"processing.{field} is for the handler: set processing.handler, or remove it",
-            )
-            for field in ("env", "envFrom", "volumes", "egress")
-        ),
+        *image_rules("processing"),
         env_total("processing"),
     )
 

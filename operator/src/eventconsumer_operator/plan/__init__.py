@@ -71,14 +71,15 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
 
     Raises:
         SpecError: The spec does not fit the schema, or names an endpoint, a Secret, a ConfigMap, a destination, an
-            image, or a value of pods that the settings forbid, or its buffer does not fit in the memory of a host.
+            image, a variable, or a value of pods that the settings forbid, or its buffer does not fit in the memory of
+            a host.
     """
     consumer = observed.consumer
     spec = parse_spec(consumer.spec)
     check_endpoints(spec, settings)
     check_references(spec, settings)
-    for field, inputs in programs(spec):
-        check_inputs(field, inputs)
+    for path, inputs in programs(spec):
+        check_inputs(path, inputs, settings)
     check_egress(consumer.key.namespace, spec, settings)
     check_pods(spec, settings)
     check_memory(spec)

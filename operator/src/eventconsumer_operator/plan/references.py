@@ -26,17 +26,17 @@ def check_references(spec: EventConsumerSpec, settings: Settings) -> None:
     """
     for field, name in _credentials(spec):
         _check_secret(field, name, settings)
-    for part, inputs in programs(spec):
+    for path, inputs in programs(spec):
         for reference in references(inputs):
             check = _check_secret if reference.kind == "Secret" else _check_config_map
-            check(f"{part}.{reference.field}", reference.name, settings)
+            check(f"spec.{path}.{reference.field}", reference.name, settings)
 
 
 def programs(spec: EventConsumerSpec) -> Iterator[tuple[str, Inputs]]:
-    """The parts of the spec with inputs of user code, by their paths."""
-    yield "spec.processing", spec.processing
+    """The parts of the spec with inputs of user code, by their paths below spec."""
+    yield "processing", spec.processing
     if spec.spark and spec.spark.enabled:
-        yield "spec.spark.application", spec.spark.application
+        yield "spark.application", spec.spark.application
 
 
 def _check_secret(field: str, name: str, settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from eventconsumer_api.spark import OTHER_PROGRAM, PROGRAMS
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.settings import Settings
@@ -26,10 +27,15 @@ def spark_image(spec: EventConsumerSpec, settings: Settings) -> str:
     """The image of Spark drivers and executors.
 
     Raises:
-        SpecError: The image is not allowed.
+        SpecError: The image is not allowed, or the program needs one.
     """
-    image = spec.spark.application.image if spec.spark and spec.spark.enabled else None
+    application = spec.spark.application if spec.spark and spec.spark.enabled else None
+    if application is None:
+        return settings.spark_image
+    image = application.image
     if image is None:
+        if application.main_file not in PROGRAMS:
+            raise SpecError("spec.spark.application.mainFile", f"{application.main_file} {OTHER_PROGRAM}")
         return settings.spark_image
     return _allowed(image, SPARK_FIELD, settings.spark_image_prefixes, "a Spark program", "sparkImagePrefixes")
 

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.expansion import inert
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import credentials, secret_mount, secret_volume
@@ -77,9 +78,9 @@ def host_template(
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "env": [
-            downward("POD_NAME", "metadata.name"),
-            downward("POD_UID", "metadata.uid"),
-            *([] if config_map else [{"name": labels.CONFIG_ENV, "value": config.to_json()}]),
+            downward(labels.POD_NAME_ENV, "metadata.name"),
+            downward(labels.POD_UID_ENV, "metadata.uid"),
+            *([] if config_map else [plain(labels.CONFIG_ENV, config.to_json())]),
             *(environment(handler) if handler else []),
         ],
         **({"envFrom": env_sources(handler)} if handler and handler.env_from else {}),
@@ -194,6 +195,11 @@ def tmp_volume(size: str) -> dict[str, Any]:
 
 def _canonical(quantities: Mapping[Any, str]) -> dict[str, str]:
     return {name: canonical(quantity) for name, quantity in quantities.items()}
+
+
+def plain(variable: str, value: str) -> dict[str, Any]:
+    """An environment variable with exactly this value: it refers to no other variable."""
+    return {"name": variable, "value": inert(value)}
 
 
 def downward(variable: str, field_path: str) -> dict[str, Any]:

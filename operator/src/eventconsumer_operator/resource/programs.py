@@ -5,40 +5,63 @@ For handlers (spec.processing) and Spark programs (spec.spark.application), whos
 
 from typing import Any
 
-from eventconsumer_api.programs import Inputs, ProgramVolume, is_reserved_env, is_reserved_prefix, references
+from pydantic.alias_generators import to_camel
+
+from eventconsumer_api.expansion import inert
+from eventconsumer_api.programs import NEEDS_IMAGE, Inputs, ProgramVolume, env_prefixes, needs_image, references
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.resource.written import as_written
+from eventconsumer_operator.settings import Settings
 
 
-def check_inputs(field: str, inputs: Inputs) -> None:
-    """Check names and sources; the API server has done so, unless its CRD has another version.
+def check_inputs(path: str, inputs: Inputs, settings: Settings) -> None:
+    """Check image, names and sources, whatever the API server has checked: its CRD may have another version.
 
     Args:
-        field: Path of the part of the spec, such as spec.processing.
+        path: Path of the part of the spec, such as processing.
         inputs: The part.
+        settings: The administrator's settings.
 
     Raises:
-        SpecError: A name is reserved, a prefix could make a reserved one, or a volume has not exactly one source.
+        SpecError: A field needs an image, a name has none of the allowed prefixes, a value refers to another variable,
+            or a volume has not exactly one source.
     """
+    field = f"spec.{path}"
+    if inputs.image is None:
+        for name in NEEDS_IMAGE[path]:
+            if getattr(inputs, name):
+                raise SpecError(f"{field}.{to_camel(name)}", needs_image(path))
     for variable in inputs.env:
-        if is_reserved_env(variable.name):
+        _check_prefix(f"{field}.env", variable.name, settings)
+        if "$(" in (variable.value or ""):
             raise SpecError(
-                f"{field}.env", f"{variable.name} is reserved for the programs of the pod: use another name"
+                f"{field}.env",
+                f"{variable.name} has a value with $(, which would refer to another variable: write the text itself, "
+                "or put it into a ConfigMap",
             )
     for source in inputs.env_from:
-        if is_reserved_prefix(source.prefix):
-            raise SpecError(
-                f"{field}.envFrom",
-                f"with the prefix {source.prefix} a key could give a reserved name: use another prefix, such as APP_",
-            )
+        _check_prefix(f"{field}.envFrom", source.prefix, settings)
     for volume in inputs.volumes:
         if (volume.config_map is None) == (volume.secret is None):
             raise SpecError(f"{field}.volumes", f"{volume.mount_path}: set exactly one of configMap and secret")
 
 
+def _check_prefix(field: str, name: str, settings: Settings) -> None:
+    allowed = env_prefixes(settings.env_prefixes)
+    if not name.startswith(allowed):
+        raise SpecError(
+            field,
+            f"{name} does not begin with an allowed prefix ({', '.join(allowed)}): use another name, or ask the "
+            "operator's administrator to extend envPrefixes",
+        )
+
+
 def environment(inputs: Inputs) -> list[dict[str, Any]]:
     """Variables of the container, in addition to those of our programs, whose names they cannot have."""
-    return [as_written(variable) for variable in inputs.env]
+    return [
+        as_written(variable) | ({} if variable.value is None else {"value": inert(variable.value)})
+        for variable in inputs.env
+    ]
 
 
 def env_sources(inputs: Inputs) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.mounts import NEVER_BY_PROXY, proxy_environment
 from eventconsumer_api.spark import Output, Spark
 from eventconsumer_operator.resource.observed import Consumer
-from eventconsumer_operator.resource.pods import downward
+from eventconsumer_operator.resource.pods import downward, plain
 
 RESIDENT_SECONDS = 6 * 3600
 """Age at which a resident driver takes no further batch, against leaks of memory."""
@@ -136,10 +136,10 @@ def driver_environment(launch: Launch) -> list[dict[str, Any]]:
     one = launch.batch.replay is None
     variables = proxy_environment(launch.config.proxy)
     return [
-        *({"name": name, "value": value} for name, value in variables.items()),
-        {"name": labels.BATCH_JOB_ENV, "value": launch.batch.model_dump_json(by_alias=True)},
-        *([{"name": labels.BATCH_MANIFEST_ENV, "value": manifest_url(launch.batch)}] if one else []),
-        downward("POD_NAME", "metadata.name"),
+        *(plain(name, value) for name, value in variables.items()),
+        plain(labels.BATCH_JOB_ENV, launch.batch.model_dump_json(by_alias=True)),
+        *([plain(labels.BATCH_MANIFEST_ENV, manifest_url(launch.batch))] if one else []),
+        downward(labels.POD_NAME_ENV, "metadata.name"),
         downward("POD_NAMESPACE", "metadata.namespace"),
         downward("POD_IP", "status.podIP"),
     ]

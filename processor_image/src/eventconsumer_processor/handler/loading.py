@@ -3,20 +3,34 @@
 A mistake raises `Blocked` with the field `spec.processing.handler`, the cause and the remedy: the module or the class
 is missing, the import fails, the name is not a class, a method is missing or has other parameters, or the class cannot
 be created without arguments.
+
+The name is text of a user of the resource, and an import runs code: a module of Python's standard library can start a
+program (`antigravity` starts $BROWSER), and so can installed packages. So the module is one of the image's own folder
+of code, in which a builder of the image has put it. It is found there before anything is imported.
 """
 
 import importlib
 import inspect
+import sys
 import threading
 import traceback
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import module_from_spec
+from pathlib import Path
+from types import ModuleType
 
+import eventconsumer_processor
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
 from eventconsumer_processor.handler.api import EventProcessor
 from eventconsumer_processor.handler.deadletter import text_of
 
 FIELD = "spec.processing.handler"
+CODE = Path(eventconsumer_processor.__path__[0]).parent
+"""The image's folder of code, /app: that of this program, and of the modules of users."""
+OWN = "eventconsumer_"
+"""Beginning of the names of the packages of this program."""
 _METHODS = {"open": 1, "process_events": 2, "close": 2}  # number of arguments of each
 _OPTIONAL = {"open", "close"}
 
@@ -24,17 +38,20 @@ Factory = Callable[[], EventProcessor]
 """Creates a new instance; raises the errors of the constructor."""
 
 
-def load(spec: str) -> Factory:
+def load(spec: str, folder: Path = CODE) -> Factory:
     """Import a handler class and create one instance. The imports may take long: call it in a thread.
 
     Args:
         spec: `package.module:Class`.
+        folder: The folder in which the module or its package is.
 
     Raises:
         Blocked: The class cannot be used.
     """
     module_name, _, class_name = spec.partition(":")
-    found = getattr(_import(spec, module_name), class_name, None)
+    top = module_name.partition(".")[0]
+    found_in = find(top, folder)
+    found = getattr(_import(spec, module_name, found_in, folder), class_name, None)
     if found is None:
         raise _invalid(f"module {module_name} has no class {class_name}: fix the name, or add the class")
     if not isinstance(found, type):
@@ -48,6 +65,37 @@ def load(spec: str) -> Factory:
             "can fail temporarily to open"
         ) from error
     return _FirstThenNew(found, first)
+
+
+def find(top: str, folder: Path) -> ModuleSpec:
+    """Find a module or package in the folder of code, without importing anything.
+
+    Args:
+        top: Its name, without a dot: to find `a.b`, Python would import `a`.
+        folder: The folder.
+
+    Raises:
+        Blocked: It is none of the folder, or has a name of Python or of this program.
+    """
+    if top in sys.stdlib_module_names or top.startswith(OWN):
+        raise _invalid(f"{top} is a name of {'this program' if top.startswith(OWN) else 'Python'}: rename the module")
+    importlib.invalidate_caches()
+    found = PathFinder.find_spec(top, [str(folder)])
+    if found is None:
+        raise _invalid(
+            f"there is no module {top} in {folder} of the image: build processing.image FROM the processor image, copy "
+            f"the module there, and set processing.image. For a class of an installed package, copy a module with one "
+            f"line there, such as shop.py with: from {top} import Shop"
+        )
+    if found.origin is None:  # a namespace package: parts of it may be anywhere
+        raise _invalid(f"{folder / top} is a folder without __init__.py: add this file")
+    if not _is_below(found.origin, folder):
+        raise _invalid(f"{found.origin} is a link out of {folder}: copy the module there")
+    return found
+
+
+def _is_below(file: str, folder: Path) -> bool:
+    return Path(file).resolve().is_relative_to(folder.resolve())
 
 
 def describe(error: BaseException) -> str:
@@ -72,21 +120,46 @@ class _FirstThenNew:
         return self._made_by() if first is None else first
 
 
-def _import(spec: str, name: str) -> object:
+def _import(spec: str, name: str, top: ModuleSpec, folder: Path) -> ModuleType:
+    """Import a module through its package, which is `top`; a module of the same name elsewhere on the path is not."""
     try:
-        return importlib.import_module(name)
+        if top.name not in sys.modules:
+            _execute(top)
+        _check_file(sys.modules[top.name], folder)
+        module = importlib.import_module(name)
+    except Blocked:
+        raise
     except ModuleNotFoundError as error:
         missing = error.name or name
         if name == missing or name.startswith(missing + "."):
-            raise _invalid(
-                f"there is no module {missing} in the image: build processing.image FROM the processor image, copy the "
-                f"module to /app (or install it), and set processing.image"
-            ) from error
+            raise _invalid(f"there is no module {missing} in {folder} of the image: fix the name, or add it") from error
         raise _invalid(
             f"module {name} needs the module {missing}, which is not in the image: install it there"
         ) from error
     except (Exception, SystemExit) as error:
         raise _invalid(f"importing {name} for {spec} fails with {describe(error)}: fix the module") from error
+    _check_file(module, folder)
+    return module
+
+
+def _check_file(module: ModuleType, folder: Path) -> None:
+    file = getattr(module, "__file__", None)
+    if file is None or not _is_below(file, folder):
+        raise _invalid(
+            f"the module {module.__name__} is that of {file or 'a package of the image'}, not of {folder}: rename yours"
+        )
+
+
+def _execute(found: ModuleSpec) -> None:
+    """Execute a module as an import does (docs.python.org/3/library/importlib, "Importing a source file directly")."""
+    module = module_from_spec(found)
+    sys.modules[found.name] = module
+    try:
+        if found.loader is not None:
+            found.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(found.name, None)
+        raise
 
 
 def _check_methods(spec: str, found: type) -> None:

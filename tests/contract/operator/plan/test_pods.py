@@ -37,6 +37,8 @@ ADMINISTRATOR = Settings(
     taint_prefixes=("any", "drain", "slow"),
     priority_classes=("drain",),
     storage_classes=("fast",),
+    handler_image_prefixes=("shop:1",),
+    env_prefixes=("DB_",),
     egress_cidrs=("10.1.0.0/16", "0.0.0.0/0"),
     network_policies=True,
     operator_namespace="operators",
@@ -65,10 +67,11 @@ PLACE = ("nodeSelector", "tolerations", "affinity", "priorityClassName", "labels
 
 HANDLER: dict[str, Any] = {
     "handler": "shop:Shop",
+    "image": "shop:1",
     "env": [
-        {"name": "SHOP_MODE", "value": "$(POD_NAME) " + "x" * 300},
-        {"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "shop", "key": "password", "optional": True}}},
-        {"name": "REGION", "valueFrom": {"configMapKeyRef": {"name": "shop", "key": "region"}}},
+        {"name": "APP_MODE", "value": "$$ " + "x" * 300},
+        {"name": "DB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "shop", "key": "password", "optional": True}}},
+        {"name": "APP_REGION", "valueFrom": {"configMapKeyRef": {"name": "shop", "key": "region"}}},
     ],
     "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "shop"}}, {"prefix": "DB_", "secretRef": {"name": "shop"}}],
     "volumes": [

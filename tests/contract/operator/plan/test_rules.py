@@ -10,7 +10,8 @@ from tests.contract.operator.test_crd import GOOD, IDENTITY, SECRET, apply, with
 from tests.support.fakes.kubernetes import event_consumer
 
 ACCOUNT = "https://shop.blob.core.windows.net"
-REPLACE: dict[str, Any] = {"handler": "a:B", "handlerMode": "Replace"}
+OWN: dict[str, Any] = {"handler": "a:B", "image": "shop:1"}
+REPLACE: dict[str, Any] = OWN | {"handlerMode": "Replace"}
 NO_SPARK = {"enabled": False}
 OUTPUT = {"path": "abfss://out@shop.dfs.core.windows.net/orders"}
 SECRET_AT_REGISTRY = {"basicSecretRef": {"name": "s", "key": "k"}}
@@ -84,7 +85,11 @@ def pod_fields(path: str) -> dict[str, dict[str, Any]]:
 
 
 def handler(**parts: Any) -> dict[str, Any]:
-    return spec(processing={"handler": "a:B"} | parts)
+    return spec(processing=OWN | parts)
+
+
+def program(**parts: Any) -> dict[str, Any]:
+    return spec(spark={"output": OUTPUT, "application": parts})
 
 
 def egress(**peer: Any) -> dict[str, Any]:
@@ -94,6 +99,7 @@ def egress(**peer: Any) -> dict[str, Any]:
 FROM_SECRET = {"secretKeyRef": {"name": "shop", "key": "password"}}
 NAMED = {"name": "shop"}
 MOUNT = {"mountPath": "/mnt/a", "configMap": NAMED}
+VARIABLE, KEYS = {"name": "APP_A", "value": "b"}, {"prefix": "APP_", "secretRef": NAMED}
 
 
 # Beginning of the message -> a resource that breaks the rule.
@@ -119,26 +125,29 @@ BREAKS: dict[str, dict[str, Any]] = {
     "processing.handlerMode: Transform or Replace needs": spec(processing={"handlerMode": "Transform"}),
     "processing.checkpoint.policy: File needs": spec(processing=REPLACE | {"checkpoint": {"policy": "File"}}),
     "processing.checkpoint.policy: Handler needs": spec(
-        processing={"handler": "shop:Shop", "checkpoint": {"policy": "Handler"}}
+        processing=OWN | {"checkpoint": {"policy": "Handler"}}
     ),
-    "processing.env is for the handler": spec(processing={"env": [{"name": "A", "value": "b"}]}),
-    "processing.envFrom is for the handler": spec(processing={"envFrom": [{"prefix": "APP_", "secretRef": NAMED}]}),
-    "processing.volumes is for the handler": spec(processing={"volumes": [MOUNT]}),
-    "processing.egress is for the handler": spec(
+    "processing.handler is for an image of your own": spec(processing={"handler": "antigravity:Shop"}),
+    "processing.env is for an image of your own": spec(processing={"env": [VARIABLE]}),
+    "processing.envFrom is for an image of your own": spec(processing={"envFrom": [KEYS]}),
+    "processing.volumes is for an image of your own": spec(processing={"volumes": [MOUNT]}),
+    "processing.egress is for an image of your own": spec(
         processing={"egress": [{"to": [{"podSelector": {}}], "ports": [{"port": 1}]}]}
     ),
-    "processing.env: at most": handler(env=[{"name": f"A{number}", "value": "x" * 4096} for number in range(5)]),
-    "spark.application.env: at most": spec(
-        spark={
-            "output": OUTPUT,
-            "application": {"env": [{"name": f"A{number}", "value": "x" * 4096} for number in range(5)]},
-        }
+    "spark.application.env is for an image of your own": program(env=[VARIABLE]),
+    "spark.application.envFrom is for an image of your own": program(envFrom=[KEYS]),
+    "spark.application.volumes is for an image of your own": program(volumes=[MOUNT]),
+    "spark.application.mainFile is no program of": program(mainFile="local:///app/eventconsumer_api/crdgen.py"),
+    "processing.env: at most": handler(env=[{"name": f"APP_{number}", "value": "x" * 4096} for number in range(5)]),
+    "spark.application.env: at most": program(
+        image="shop:1", env=[{"name": f"APP_{number}", "value": "x" * 4096} for number in range(5)]
     ),
-    "env: set exactly one of": handler(env=[{"name": "A"}]),
-    "env: names such as": handler(env=[{"name": "PYTHONPATH", "value": "/config/mine"}]),
-    "valueFrom: set exactly one of": handler(env=[{"name": "A", "valueFrom": {}}]),
+    "env: set exactly one of": handler(env=[{"name": "APP_A"}]),
+    "env: a name begins with": handler(env=[{"name": "PYTHONPATH", "value": "/config/mine"}]),
+    "env: a value with $(": handler(env=[{"name": "APP_A", "value": "x$(POD_UID)"}]),
+    "valueFrom: set exactly one of": handler(env=[{"name": "APP_A", "valueFrom": {}}]),
     "envFrom: set exactly one of": handler(envFrom=[{"prefix": "APP_"}]),
-    "envFrom: with this prefix": handler(envFrom=[{"prefix": "HTTPS_", "configMapRef": NAMED}]),
+    "envFrom: a prefix begins with": handler(envFrom=[{"prefix": "https_", "configMapRef": NAMED}]),
     "volumes: set exactly one of": handler(volumes=[{"mountPath": "/mnt/a"}]),
     "egress: set exactly one of": egress(),
     "egress: namespaces is for": egress(ipBlock={"cidr": "10.0.0.0/8"}, namespaces=["data"]),
@@ -220,22 +229,24 @@ BREAKS: dict[str, dict[str, Any]] = {
 REVERSED = [
     ("authentication: set exactly one of", spec(sink={"authentication": SECRET | IDENTITY})),
     ("scaling.replicas is required", spec(scaling={"mode": "Fixed"})),
-    ("env: set exactly one of", handler(env=[{"name": "A", "value": "b", "valueFrom": FROM_SECRET}])),
-    ("env: names such as", handler(env=[{"name": "no_proxy", "value": "*"}])),
-    ("env: names such as", handler(env=[{"name": "Path", "value": "/mnt"}])),
+    ("env: set exactly one of", handler(env=[VARIABLE | {"valueFrom": FROM_SECRET}])),
+    ("env: a name begins with", handler(env=[{"name": "no_proxy", "value": "*"}])),
+    ("env: a name begins with", handler(env=[{"name": "APP_", "value": "/mnt"}])),
+    ("env: a name begins with", program(image="shop:1", env=[{"name": "KUBECONFIG", "value": "/mnt/a"}])),
+    ("processing.image is the image", spec(processing={"image": "shop/orders:1", "env": [VARIABLE]})),
     (
         "valueFrom: set exactly one of",
-        handler(env=[{"name": "A", "valueFrom": FROM_SECRET | {"configMapKeyRef": NAMED | {"key": "a"}}}]),
+        handler(env=[{"name": "APP_A", "valueFrom": FROM_SECRET | {"configMapKeyRef": NAMED | {"key": "a"}}}]),
     ),
     ("envFrom: set exactly one of", handler(envFrom=[{"prefix": "A_B_", "configMapRef": NAMED, "secretRef": NAMED}])),
-    ("envFrom: with this prefix", handler(envFrom=[{"prefix": "ld_PRE_", "configMapRef": NAMED}])),
+    ("envFrom: a prefix begins with", handler(envFrom=[{"prefix": "APP", "configMapRef": NAMED}])),
     (
         "volumes: set exactly one of",
         handler(volumes=[{"mountPath": "/mnt/a", "configMap": NAMED, "secret": {"secretName": "shop"}}]),
     ),
     ("egress: set exactly one of", egress(ipBlock={"cidr": "10.0.0.0/8"}, podSelector={})),
     # Not CEL, but the schema itself.
-    ("duplicate entries for key", handler(env=[{"name": "A", "value": "b"}, {"name": "A", "value": "c"}])),
+    ("duplicate entries for key", handler(env=[VARIABLE, VARIABLE])),
     ("duplicate entries for key", handler(volumes=[MOUNT] * 2)),
     ("mountPath", handler(volumes=[{"mountPath": "/var/run/secrets/eventconsumer.io", "configMap": NAMED}])),
     ("mountPath", handler(volumes=[{"mountPath": "/config/../etc", "configMap": NAMED}])),
@@ -288,7 +299,9 @@ ACCEPTED: dict[str, dict[str, Any]] = {
         spark={
             "output": OUTPUT,
             "application": {
-                "env": [{"name": "A", "value": "b"}, {"name": "PASSWORD", "valueFrom": FROM_SECRET}],
+                "image": "shop:1",
+                "mainFile": "local:///app/mine.py",
+                "env": [VARIABLE, {"name": "DB_PASSWORD", "valueFrom": FROM_SECRET}],
                 "envFrom": [{"prefix": "APP_", "configMapRef": NAMED}],
                 "volumes": [MOUNT],
             },
@@ -301,6 +314,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
             },
         }
     ),
+    "another program of the image": program(mainFile="local:///app/examples/latest_by_key.py"),
     "the longest arguments and properties": spec(
         spark={
             "output": OUTPUT,
@@ -318,9 +332,9 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "all that a handler gets": handler(
         env=[
             {"name": "SHOP_DATABASE", "value": "x" * 4096},
-            {"name": "PGPASSWORD", "valueFrom": FROM_SECRET},
-            {"name": "a1", "valueFrom": {"configMapKeyRef": {"name": "shop", "key": "a.b", "optional": True}}},
-            *({"name": f"A{number}", "value": "x" * 201} for number in range(61)),
+            {"name": "SHOP_PASSWORD", "valueFrom": FROM_SECRET},
+            {"name": "APP_a1", "valueFrom": {"configMapKeyRef": {"name": "shop", "key": "a.b", "optional": True}}},
+            *({"name": f"APP_{number}", "value": "$" * 201} for number in range(61)),
         ],
         envFrom=[
             {"prefix": "APP_", "configMapRef": NAMED},

@@ -32,7 +32,7 @@ FULL: dict[str, Any] = {
     "driver": {"cores": 2, "coreRequest": "250m", "memory": "2g"} | PLACED["driver"],
     "executor": {"instances": 4, "minInstances": 2, "cores": 3, "memory": "512m"} | PLACED["executor"],
     "application": {
-        "mainFile": "local:///app/mine.py",
+        "mainFile": "local:///app/examples/latest_by_key.py",
         "arguments": ["--top", "10"],
         "conf": {"spark.sql.shuffle.partitions": "7"},
     },

@@ -23,6 +23,7 @@ from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.names import application_name
 from eventconsumer_operator.resource.observed import Observed
 from tests.unit.operator.worlds import (
+    HANDLER,
     KEY,
     NOW,
     SETTINGS,
@@ -388,7 +389,7 @@ def test_a_pod_that_waits_for_its_volumes_names_what_they_need() -> None:
         {"mountPath": "/mnt/other", "configMap": {"name": "other", "optional": True}},
         {"mountPath": "/secrets/shop", "secret": {"secretName": "passwords"}},
     ]
-    spec = SPEC | {"processing": {"handler": "shop:Shop", "volumes": volumes}}
+    spec = SPEC | {"processing": HANDLER | {"volumes": volumes}}
     when = (NOW - timedelta(minutes=4)).isoformat()
 
     def said(reason: str) -> str:

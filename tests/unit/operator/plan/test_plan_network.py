@@ -17,7 +17,7 @@ from eventconsumer_operator.plan.disruption import disruption_budget
 from eventconsumer_operator.plan.network import network_policies, unwanted_policies
 from eventconsumer_operator.resource.names import child_labels
 from eventconsumer_operator.resource.spec import parse_spec
-from tests.unit.operator.worlds import IDENTITY, KEY, SETTINGS, SPARK, SPEC, UID, consumer, observed, spec_with
+from tests.unit.operator.worlds import HANDLER, IDENTITY, KEY, SETTINGS, SPARK, SPEC, UID, consumer, observed, spec_with
 
 CLOSED = replace(
     SETTINGS, network_policies=True, operator_namespace="operators", metrics_namespaces=("monitoring", "other")
@@ -95,7 +95,7 @@ EVERYWHERE = replace(CLOSED, egress_cidrs=("0.0.0.0/0", "::/0"))
 
 
 def with_egress(*peers: dict[str, Any], port: int = 5432) -> dict[str, Any]:
-    return SPEC | {"processing": {"handler": "a:B", "egress": [{"to": list(peers), "ports": [{"port": port}]}]}}
+    return SPEC | {"processing": HANDLER | {"egress": [{"to": list(peers), "ports": [{"port": port}]}]}}
 
 
 def block(cidr: str, *left_out: str) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def test_a_handler_reaches_what_its_rules_name_on_their_ports_only() -> None:
 
 
 def test_egress_restarts_no_host() -> None:
-    specs = (SPEC | {"processing": {"handler": "a:B"}}, with_egress(block("10.1.0.0/16")))
+    specs = (SPEC | {"processing": HANDLER}, with_egress(block("10.1.0.0/16")))
     plain, opened = (make_plan(observed(spec), OPEN) for spec in specs)
     assert plain.config == opened.config
     assert [each for each in plain.applied if each["kind"] != "NetworkPolicy"] == [

@@ -8,7 +8,7 @@ import pytest
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.settings import Settings
-from tests.unit.operator.worlds import SETTINGS, SPARK, SPEC, observed, spec_with
+from tests.unit.operator.worlds import HANDLER, SETTINGS, SPARK, SPEC, USER_IMAGE, observed, spec_with
 
 PROXIED = replace(
     SETTINGS,
@@ -36,15 +36,16 @@ FIELDS = {
 def input_from(field: str, kind: str, name: str) -> dict[str, Any]:
     """An item of a list of inputs of user code; `kind` is secret or configMap."""
     if field == "env":
-        return {"name": "A", "valueFrom": {f"{kind}KeyRef": {"name": name, "key": "k"}}}
+        return {"name": "APP_A", "valueFrom": {f"{kind}KeyRef": {"name": name, "key": "k"}}}
     if field == "envFrom":
         return {"prefix": "APP_", f"{kind}Ref": {"name": name}}
     return {"mountPath": "/mnt/a", kind: {"secretName" if kind == "secret" else "name": name}}
 
 
 def with_input(field: str, item: dict[str, Any]) -> dict[str, Any]:
-    """A spec whose handler or Spark program has one input."""
-    return spec_with(field.removeprefix("spec."), [item], SPEC | SPARK | {"processing": {"handler": "shop:Shop"}})
+    """A spec whose handler or Spark program, in an image of the user, has one input."""
+    spark = spec_with("spark.application.image", USER_IMAGE, SPARK)
+    return spec_with(field.removeprefix("spec."), [item], SPEC | spark | {"processing": HANDLER})
 
 
 def naming(field: str, secret: str) -> dict[str, Any]:
@@ -114,14 +115,64 @@ def test_config_maps_have_one_of_the_allowed_prefixes_and_are_none_of_hosts(fiel
 @pytest.mark.parametrize(
     ("field", "item", "message"),
     [
-        ("env", {"name": "LD_PRELOAD", "value": "/mnt/a/x.so"}, "LD_PRELOAD is reserved for the programs of the pod"),
-        ("envFrom", {"prefix": "PYTHON_", "configMapRef": {"name": "a"}}, "with the prefix PYTHON_ a key could give"),
+        (
+            "env",
+            {"name": "LD_PRELOAD", "value": "/mnt/a/x.so"},
+            "LD_PRELOAD does not begin with an allowed prefix",
+        ),
+        (
+            "env",
+            {"name": "app_mode", "value": "x"},
+            "an allowed prefix (APP_): use another name, or",
+        ),
+        (
+            "env",
+            {"name": "APP_MODE", "value": "$(POD_UID)"},
+            "APP_MODE has a value with $(, which would refer",
+        ),
+        (
+            "envFrom",
+            {"prefix": "APP", "configMapRef": {"name": "a"}},
+            "APP does not begin with an allowed prefix",
+        ),
+        ("envFrom", {"prefix": "PYTHON_", "configMapRef": {"name": "a"}}, "administrator to extend envPrefixes"),
         ("volumes", {"mountPath": "/mnt/a"}, "/mnt/a: set exactly one of configMap and secret"),
     ],
 )
 def test_the_operator_refuses_what_a_schema_of_another_version_lets_through(
     field: str, item: dict[str, Any], message: str
 ) -> None:
-    error = refusal(SPEC | {"processing": {"handler": "shop:Shop", field: [item]}}, SETTINGS)
-    assert error is not None and error.field == f"spec.processing.{field}"
-    assert message in str(error)
+    for part in ("spec.processing", "spec.spark.application"):
+        error = refusal(with_input(f"{part}.{field}", item), SETTINGS)
+        assert error is not None and error.field == f"{part}.{field}"
+        assert message in str(error)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("processing.handler", "shop:Shop"),
+        *(
+            (f"{part}.{field}", [input_from(field, "secret", "s")])
+            for part in ("processing", "spark.application")
+            for field in ("env", "envFrom", "volumes")
+        ),
+        ("processing.egress", [{"to": [{"podSelector": {}}], "ports": [{"port": 1}]}]),
+    ],
+)
+def test_what_is_for_an_image_of_the_user_is_refused_without_one(path: str, value: Any) -> None:
+    error = refusal(spec_with(path, value, SPEC | SPARK), SETTINGS)
+    part = path.rpartition(".")[0]
+    assert error is not None and error.field == f"spec.{path}"
+    assert f"is for an image of your own: set {part}.image to an image that" in str(error)
+    unallowed = spec_with(f"{part}.image", "evil.example/x", with_input(f"spec.{path}", {}))
+    assert str(refusal(spec_with(path, value, unallowed), SETTINGS)).startswith(f"spec.{part}.image: ")
+    allowed = spec_with(f"{part}.image", USER_IMAGE, with_input(f"spec.{path}", {}))
+    assert refusal(spec_with(path, value, allowed), SETTINGS) is None
+
+
+def test_the_administrator_allows_other_prefixes_of_variables() -> None:
+    spec = with_input("spec.processing.env", {"name": "SHOP_MODE", "value": "x"})
+    assert refusal(spec, SETTINGS) is not None
+    assert refusal(spec, replace(SETTINGS, env_prefixes=("SHOP_",))) is None
+    assert refusal(spec, replace(SETTINGS, env_prefixes=("SHOP_MODE_",))) is not None

@@ -105,7 +105,7 @@ def test_a_handler_that_transforms_events_transforms_replayed_ones_too() -> None
     """The files would else hold the events as they were published."""
     processing = {
         "handler": "shop:Shop", "handlerMode": "Transform", "image": "shop:1", "handlerAttempts": 3,
-        "env": [{"name": "CURRENCY", "value": "EUR"}],
+        "env": [{"name": "APP_CURRENCY", "value": "EUR"}],
     }  # fmt: skip
     spec = spec_with("replay", {"nonce": "may", "consumerGroup": "again"}) | {"processing": processing}
     _, config = pod_and_config(spec)
@@ -117,7 +117,7 @@ def test_a_handler_that_transforms_events_transforms_replayed_ones_too() -> None
         (replay,) = (job for job in plan.jobs if name_of(job) == NAME)
         (container,) = replay["spec"]["template"]["spec"]["containers"]
         assert container["image"] == image
-        assert ({"name": "CURRENCY", "value": "EUR"} in container["env"]) is (mode == "Transform")
+        assert ({"name": "APP_CURRENCY", "value": "EUR"} in container["env"]) is (mode == "Transform")
 
 
 def test_when_there_is_no_job() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api import labels
+from eventconsumer_api.programs import OWN_ENV_WORDS
 from eventconsumer_api.quantities import canonical
 from eventconsumer_api.scheduling import RESERVED_DOMAINS
 from eventconsumer_operator.errors import SpecError
@@ -347,6 +348,7 @@ def test_flags_of_the_administrator() -> None:
             "--priority-class", "low", "--storage-class", "fast",
             "--node-label-prefix", "pool", "--taint-prefix", "spot",
             "--secret-name-prefix", "evc-", "--reserved-secret", "fleet", "--config-map-name-prefix", "app-",
+            "--env-prefix", "SHOP_", "--env-prefix", "OTEL_",
             "--egress-cidr", "10.1.0.0/16", "--egress-cidr", "fd00:1::/64", "--egress-namespace", "data",
             "--hub-suffix", "*.Hubs.Shop.example", "--storage-suffix", "shop.example",
             "--storage-suffix", "other.example", "--proxy-suffix", "proxy.shop.example",
@@ -360,6 +362,7 @@ def test_flags_of_the_administrator() -> None:
     assert (settings.node_label_prefixes, settings.taint_prefixes) == (("pool",), ("spot",))
     assert (settings.secret_name_prefixes, settings.reserved_secrets) == (("evc-",), ("fleet",))
     assert settings.config_map_name_prefixes == ("app-",)
+    assert settings.env_prefixes == ("SHOP_", "OTEL_")
     assert (settings.egress_cidrs, settings.egress_namespaces) == (("10.1.0.0/16", "fd00:1::/64"), ("data",))
     assert settings.hub_suffixes == ("hubs.shop.example",)
     assert settings.storage_suffixes == ("shop.example", "other.example")
@@ -384,6 +387,7 @@ def test_by_default_azures_clouds_and_nothing_else() -> None:
         == settings.taint_prefixes
         == settings.egress_cidrs
         == settings.egress_namespaces
+        == settings.env_prefixes
         == ()
     )
     assert settings.network_policies is False
@@ -394,6 +398,8 @@ def test_by_default_azures_clouds_and_nothing_else() -> None:
     [
         (["--namespace", "shop", "--egress-cidr", "10.1.2.3/16"], "10.1.2.3/16 has host bits set: write a range"),
         (["--pod-metadata-prefix", "kubernetes.io/", "--namespace", "a"], "is reserved"),
+        *((["--env-prefix", text, "--namespace", "a"], "write it like SHOP_") for text in ("", "_", "SHOP", "shop_")),
+        *((["--env-prefix", f"{word}_X_", "--namespace", "a"], "use another one") for word in OWN_ENV_WORDS),
         (["--hub-suffix", "not a domain", "--namespace", "a"], "is not a domain"),
         (["--proxy-suffix", "", "--namespace", "a"], "is not a domain"),
         (

@@ -22,6 +22,7 @@ from tests.unit.operator.worlds import (
     SPARK,
     SPEC,
     UID,
+    USER_IMAGE,
     batch,
     fleet,
     job,
@@ -355,7 +356,7 @@ def test_a_small_heap_gets_the_smallest_overhead() -> None:
 
 
 def test_the_program_and_its_arguments_come_last() -> None:
-    application = {"mainFile": "local:///app/mine.py", "arguments": ["--top", "--conf"]}
+    application = {"image": USER_IMAGE, "mainFile": "local:///app/mine.py", "arguments": ["--top", "--conf"]}
     arguments = driver(made(spec=spec_with("spark.application", application, WITH_SPARK)))["args"]
     assert arguments[0] == "driver"
     assert arguments[-3:] == ["local:///app/mine.py", "--top", "--conf"]

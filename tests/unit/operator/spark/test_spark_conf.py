@@ -1,17 +1,20 @@
 """Spark properties and images of users: what is allowed changes how fast a program runs, and nothing else."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventconsumer_api.spark import PROGRAMS
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.spark.conf import ALLOWED, is_allowed
-from tests.unit.operator.worlds import SETTINGS, SPARK, SPEC, batch, fleet, observed, report, spec_with
+from tests.unit.operator.worlds import SETTINGS, SPARK, SPEC, USER_IMAGE, batch, fleet, observed, report, spec_with
 
+ROOT = Path(__file__).parents[4]
 WITH_SPARK = SPEC | SPARK
 
 
@@ -106,7 +109,27 @@ def test_a_program_is_one_of_those_in_the_folder_of_programs(program: str) -> No
 
 @pytest.mark.parametrize("program", ["local:///app/mine.py", "local:///app/shop/orders-2.1/per_key.py"])
 def test_programs_may_be_in_folders(program: str) -> None:
-    assert program in started({"mainFile": program})["spec"]["template"]["spec"]["containers"][0]["args"]
+    own = {"image": USER_IMAGE, "mainFile": program}
+    assert program in started(own, (USER_IMAGE,))["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+@pytest.mark.parametrize("program", ["local:///app/mine.py", "local:///app/eventconsumer_api/crdgen.py"])
+def test_without_an_image_of_the_user_only_programs_of_the_shipped_image_run(program: str) -> None:
+    with pytest.raises(SpecError, match=r"^spec\.spark\.application\.mainFile: .* is no program of the operator's"):
+        started({"mainFile": program})
+
+
+def test_the_programs_of_the_image_are_those_with_a_main_function() -> None:
+    folders = {"eventconsumer_spark": "src/eventconsumer_spark", "examples": "examples"}
+    found = {
+        f"local:///app/{package}/{file.name}"
+        for package, folder in folders.items()
+        for file in (ROOT / "spark" / folder).glob("*.py")
+        if '\nif __name__ == "__main__":\n' in file.read_text()
+    }
+    assert found == set(PROGRAMS)
+    for program in PROGRAMS:
+        assert program in started({"mainFile": program})["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 def test_images_of_users_are_those_that_the_administrator_allows() -> None:

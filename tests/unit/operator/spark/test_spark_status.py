@@ -25,6 +25,7 @@ from tests.unit.operator.worlds import (
     SPARK,
     SPEC,
     UID,
+    USER_IMAGE,
     batch,
     fleet,
     job,
@@ -154,7 +155,7 @@ def test_a_driver_that_is_starting_is_no_trouble() -> None:
         {"mountPath": "/config/b", "configMap": {"name": "maybe", "optional": True}},
         {"mountPath": "/secrets/c", "secret": {"secretName": "database"}},
     ]
-    needing = spec_with("spark.application", {"volumes": volumes}, WITH_SPARK)
+    needing = spec_with("spark.application", {"image": USER_IMAGE, "volumes": volumes}, WITH_SPARK)
     late = NOW + timedelta(seconds=310)
     message = healthy(world(job(NAME), spec=needing, drivers=(driver(creating),), now=late))[2]
     assert "; its volumes need ConfigMap shop and Secret database: create what is missing" in message

@@ -20,7 +20,19 @@ from eventconsumer_operator.spark.sparkapplications import DRIVER_CONTAINER, EXE
 from tests.unit.operator.plan.test_plan import restricted
 from tests.unit.operator.resource.test_plan_pods import AFFINITY, ALLOWING
 from tests.unit.operator.spark.test_plan_spark import executor_of
-from tests.unit.operator.worlds import IDENTITY, KEY, SETTINGS, SPARK, SPEC, UID, batch, fleet, observed, report
+from tests.unit.operator.worlds import (
+    IDENTITY,
+    KEY,
+    SETTINGS,
+    SPARK,
+    SPEC,
+    UID,
+    USER_IMAGE,
+    batch,
+    fleet,
+    observed,
+    report,
+)
 
 ROOT = Path(__file__).parents[4]
 ENABLED = dataclasses.replace(SETTINGS, spark_launchers=(Launcher.KUBEFLOW, Launcher.APACHE))
@@ -89,9 +101,10 @@ PLACED: dict[str, Any] = {
         "scratch": {"size": "50Gi", "storageClassName": "fast"},
     },
     "application": {
+        "image": USER_IMAGE,
         "env": [
-            {"name": "LEVEL", "value": "debug"},
-            {"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": "database", "key": "password"}}},
+            {"name": "APP_LEVEL", "value": "debug"},
+            {"name": "APP_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "database", "key": "password"}}},
         ],
         "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "shop", "optional": True}}],
         "volumes": [
@@ -128,7 +141,7 @@ def test_driver_and_executors_have_what_the_program_gets() -> None:
     native = (large["spec"]["template"], executor_of(large), small["spec"]["template"])
     for template in (*kubeflow, *apache, *native):
         (container,) = template["spec"]["containers"]
-        own = [each for each in container["env"] if each["name"] in ("LEVEL", "PGPASSWORD")]
+        own = [each for each in container["env"] if each["name"] in ("APP_LEVEL", "APP_PASSWORD")]
         assert own == application["env"]
         assert container["envFrom"] == application["envFrom"]
         mounted = {each["mountPath"]: each["name"] for each in container["volumeMounts"] if each.get("readOnly")}
@@ -255,7 +268,7 @@ def test_sizes_and_labels_for_apache() -> None:
         assert given[f"spark.kubernetes.{role}.label.eventconsumer.io/batch"] == "1"
 
 
-PROGRAM = {"mainFile": "local:///app/mine.py", "arguments": ["--top", "--conf"]}
+PROGRAM = {"image": USER_IMAGE, "mainFile": "local:///app/mine.py", "arguments": ["--top", "--conf"]}
 
 
 def test_a_kubeflow_application_runs_once_and_goes_in_the_end() -> None:
@@ -264,7 +277,7 @@ def test_a_kubeflow_application_runs_once_and_goes_in_the_end() -> None:
     assert (spec["mainApplicationFile"], spec["arguments"]) == ("local:///app/mine.py", ["--top", "--conf"])
     assert spec["restartPolicy"] == {"type": "Never"}
     assert spec["timeToLiveSeconds"] >= 1000
-    assert (spec["image"], spec["imagePullPolicy"]) == ("spark:1", "IfNotPresent")
+    assert (spec["image"], spec["imagePullPolicy"]) == (USER_IMAGE, "IfNotPresent")
 
 
 def test_an_apache_application_runs_once_and_goes_in_the_end() -> None:

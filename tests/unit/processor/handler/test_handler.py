@@ -117,18 +117,20 @@ def test_a_user_cannot_change_what_goes_to_the_files() -> None:
 
 @pytest.fixture
 def modules(tmp_path: Path) -> Iterator[Path]:
-    """A folder on the path; what is imported from it is forgotten afterwards."""
+    """The folder of code of an image; what is imported from it is forgotten afterwards."""
     before = set(sys.modules)
-    sys.path.insert(0, str(tmp_path))
-    yield tmp_path
-    sys.path.remove(str(tmp_path))
+    folder = tmp_path / "app"
+    folder.mkdir()
+    sys.path.insert(0, str(folder))
+    yield folder
+    sys.path.remove(str(folder))
     for name in set(sys.modules) - before:
         del sys.modules[name]
 
 
-def refusal(spec: str) -> str:
+def refusal(spec: str, folder: Path) -> str:
     with pytest.raises(Blocked) as caught:
-        load(spec)
+        load(spec, folder)
     problem = caught.value.problem
     assert (problem.field, problem.reason) == ("spec.processing.handler", "HandlerInvalid")
     return problem.message
@@ -173,18 +175,91 @@ GOOD = "def process_events(self, context, batch): pass"
 )
 def test_a_class_that_cannot_be_used_is_refused_with_the_remedy(modules: Path, source: str, said: str) -> None:
     (modules / "orders.py").write_text(source)
-    assert said in refusal("orders:Orders")
+    assert said in refusal("orders:Orders", modules)
 
 
 def test_a_missing_module_or_package_is_named(modules: Path) -> None:
-    assert refusal("missing:Orders").startswith("there is no module missing in the image: build processing.image FROM")
+    missing = refusal("missing:Orders", modules)
+    assert missing.startswith(f"there is no module missing in {modules} of the image: build processing.image FROM")
+    assert "with: from missing import Shop" in missing
     (modules / "shop").mkdir()
-    assert refusal("shop.orders:Orders").startswith("there is no module shop.orders in the image")
+    assert refusal("shop.orders:Orders", modules) == f"{modules}/shop is a folder without __init__.py: add this file"
+    (modules / "shop/__init__.py").touch()
+    assert refusal("shop.orders:Orders", modules).startswith(
+        f"there is no module shop.orders in {modules} of the image"
+    )
+
+
+NEVER = "raise SystemExit('executed')"
+
+
+@pytest.mark.parametrize("spec", ["antigravity:Shop", "this:Shop", "os.path:Shop", "idlelib.idle:Shop"])
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_module_of_python_is_refused_before_anything_is_imported(modules: Path, spec: str, *, copied: bool) -> None:
+    top = spec.partition(":")[0].partition(".")[0]
+    if copied:
+        (modules / f"{top}.py").write_text(NEVER)
+    before = set(sys.modules)
+    assert refusal(spec, modules) == f"{top} is a name of Python: rename the module"
+    assert set(sys.modules) == before
+
+
+def test_a_module_of_this_program_is_refused(modules: Path) -> None:
+    (modules / "eventconsumer_shop.py").write_text(NEVER)
+    assert refusal("eventconsumer_shop:Shop", modules).startswith(
+        "eventconsumer_shop is a name of this program: rename"
+    )
+    assert "is a name of this program" in refusal("eventconsumer_processor.handler.api:EventProcessor", modules)
+
+
+def test_an_installed_package_is_refused_and_re_exported_by_a_file_of_one_line(modules: Path, tmp_path: Path) -> None:
+    packages = tmp_path / "site-packages/acme"
+    packages.mkdir(parents=True)
+    (packages / "__init__.py").write_text("raise SystemExit('executed')")
+    sys.path.insert(0, str(packages.parent))
+    try:
+        for spec in ("acme:Shop", "acme.shop:Shop"):
+            assert "with: from acme import Shop" in refusal(spec, modules)
+        (packages / "__init__.py").write_text(f"class Shop:\n    {GOOD}")
+        (modules / "shop.py").write_text("from acme import Shop")
+        assert type(load("shop:Shop", modules)()).__module__ == "acme"
+    finally:
+        sys.path.remove(str(packages.parent))
+
+
+def test_the_module_of_the_folder_counts_whatever_the_path_has_first(modules: Path, tmp_path: Path) -> None:
+    (modules / "orders").mkdir()
+    (modules / "orders/__init__.py").touch()
+    (modules / "orders/eu.py").write_text(f"class Orders:\n    {GOOD}")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "orders.py").write_text(NEVER)
+    sys.path.insert(0, str(other))
+    try:
+        assert type(load("orders.eu:Orders", modules)()).__module__ == "orders.eu"
+    finally:
+        sys.path.remove(str(other))
+
+
+@pytest.mark.parametrize("linked", ["orders.py", "orders"])
+def test_a_link_out_of_the_folder_is_refused(modules: Path, tmp_path: Path, linked: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("orders.py", "__init__.py"):
+        (elsewhere / name).write_text(NEVER)
+    (modules / linked).symlink_to(elsewhere / "orders.py" if linked == "orders.py" else elsewhere)
+    assert "is a link out of" in refusal("orders:Orders", modules)
+
+
+def test_a_module_with_the_name_of_a_package_that_is_loaded_is_named(modules: Path) -> None:
+    (modules / "pyarrow.py").write_text(NEVER)
+    message = refusal("pyarrow:Orders", modules)
+    assert message.startswith("the module pyarrow is that of ") and message.endswith(f"not of {modules}: rename yours")
 
 
 def test_a_class_need_not_have_the_base_nor_the_optional_methods(modules: Path) -> None:
     (modules / "orders.py").write_text(f"class Orders:\n    {GOOD}")
-    assert type(load("orders:Orders")()).__name__ == "Orders"
+    assert type(load("orders:Orders", modules)()).__name__ == "Orders"
 
 
 def test_each_instance_is_another_and_none_is_made_for_nothing(modules: Path) -> None:
@@ -199,7 +274,7 @@ def test_each_instance_is_another_and_none_is_made_for_nothing(modules: Path) ->
             """
         )
     )
-    factory = load("orders:Orders")
+    factory = load("orders:Orders", modules)
     first, second = factory(), factory()
     assert first is not second
     assert first.made == 2  # type: ignore[attr-defined]

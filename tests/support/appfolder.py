@@ -1,0 +1,21 @@
+"""The folder /app of an image with a handler, on this machine: our program, and modules of a user."""
+
+from pathlib import Path
+
+import eventconsumer_processor
+
+
+def app_folder(folder: Path, *modules: Path) -> Path:
+    """Make `folder` such a folder; a process with it as PYTHONPATH runs our program from there.
+
+    Args:
+        folder: It does not exist yet.
+        modules: Files to copy there, as a Dockerfile does; of a folder, its modules.
+    """
+    folder.mkdir()
+    program = Path(eventconsumer_processor.__path__[0])
+    (folder / program.name).symlink_to(program)
+    for given in modules:
+        for module in [given] if given.is_file() else given.glob("*.py"):
+            (folder / module.name).write_bytes(module.read_bytes())
+    return folder
