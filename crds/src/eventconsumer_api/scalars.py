@@ -30,8 +30,8 @@ SEGMENT = "[.]*[A-Za-z0-9_=-][A-Za-z0-9_.=-]*"
 """A regular expression of one segment of a blob's name or of a path: it is not made of dots alone."""
 ConsumerGroupName = Annotated[
     str,
-    # Source: learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules, Microsoft.EventHub. The name
-    # is a segment in the names of blobs (layout AzureSdk) and in addresses of AMQP.
+    # Source: learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules, Microsoft.EventHub. It is
+    # a segment in the names of blobs (layout AzureSdk) and in addresses of AMQP.
     Field(min_length=1, max_length=50, pattern=r"^(\$[Dd]efault|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)$"),
 ]
 PartitionId = Annotated[str, Field(min_length=1, max_length=8, pattern=r"^[0-9]+$")]

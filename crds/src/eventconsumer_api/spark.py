@@ -117,8 +117,8 @@ class Application(Model):
     ] = Field(
         default={},
         max_length=100,
-        description="Spark properties, such as spark.sql.shuffle.partitions: those of the page properties.md, in the form "
-        "given there. Never put secrets here.",
+        description="Spark properties, such as spark.sql.shuffle.partitions: those of the page properties.md, in "
+        "the form given there. Never put secrets here.",
     )
     env: EnvVars = Field(default=[], description="Environment of the program, in the driver and in executors.")
     env_from: EnvFroms = Field(

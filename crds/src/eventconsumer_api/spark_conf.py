@@ -4,8 +4,8 @@ A property can name a class to load, a file to fetch, an address, a service acco
 can also switch off the redaction of logs. Permission to create an EventConsumer must not grant these. So each allowed
 property is listed with the form of its value: it affects speed, memory or the behavior of SQL and Delta, and nothing
 else. A form is a regular expression over the whole value, in the syntax that Python and RE2, the engine of the API
-server, have in common. No form contains a dollar: Kubernetes expands `$(NAME)` in arguments and in variables of executor
-pods, to which Spark copies properties, and Spark expands `${env:NAME}`.
+server, have in common. No form contains a dollar: Kubernetes expands `$(NAME)` in arguments and in variables of
+executor pods, to which Spark copies properties, and Spark expands `${env:NAME}`.
 
 A form may be narrower than what Spark accepts, and is never wider: Spark 4.1 starts with a wrong value of `spark.sql.*`
 and hangs at the first query. Source of names and types: `ConfigEntry.knownConfigs` of Spark 4.1 and Delta 4.4, and for
@@ -85,11 +85,6 @@ TIME_ZONE = Form(
     ("UTC", "GMT", "Europe/Berlin", "America/Port-au-Prince", "America/Argentina/Buenos_Aires", "+17:59", "-00:30"),
 )
 COLUMN = Form("a name of letters, digits and underscores", "[A-Za-z_][A-Za-z0-9_]{0,63}", ("_corrupt_record", "a"))
-INTERVAL = Form(
-    "an interval such as interval 7 days",
-    "interval [1-9][0-9]{0,3} (hour|day|week)s?",
-    ("interval 1 day", "interval 9999 weeks"),
-)
 _REBASE = one_of("EXCEPTION", "LEGACY", "CORRECTED")
 
 _NAMES: tuple[tuple[Form, str], ...] = (
@@ -379,13 +374,6 @@ _NAMES: tuple[tuple[Form, str], ...] = (
     (FACTOR, "spark.speculation.multiplier spark.sql.adaptive.skewJoin.skewedPartitionFactor"),
     (TIME_ZONE, "spark.sql.session.timeZone"),
     (COLUMN, "spark.sql.columnNameOfCorruptRecord"),
-    (
-        INTERVAL,
-        """
-        spark.databricks.delta.properties.defaults.deletedFileRetentionDuration
-        spark.databricks.delta.properties.defaults.logRetentionDuration
-        """,
-    ),
     # Below INFO, libraries log credentials: headers of requests and signed URLs.
     (one_of("WARN", "INFO", "ERROR"), "spark.log.level"),
     (one_of("none", "name", "id"), "spark.databricks.delta.properties.defaults.columnMapping.mode"),
@@ -429,12 +417,8 @@ def rule() -> tuple[str, str, str]:
     """The rule of the CRD: the CEL expression that must hold, its message, and the CEL expression of the message."""
     good = " || ".join(f"({_named(names)} && {_has_form(form)})" for form, names in _by_form().items())
     bad = f"self.conf.filter(key, !({good}))"
-    text = f"is not allowed, or its value does not have the allowed form: see {PAGE}"
-    return (
-        f"!has(self.conf) || size({bad}) == 0",
-        f"spark.application.conf: a property {text}",
-        f"'spark.application.conf: ' + {bad}[0] + ' {text}'",
-    )
+    text = f"spark.application.conf: use only properties of {PAGE}, with values of the form given there"
+    return f"!has(self.conf) || size({bad}) == 0", text, f"'{text}; refused: ' + {bad}[0]"
 
 
 def _by_form() -> dict[Form, list[str]]:

@@ -1,4 +1,4 @@
-"""The properties that users may set, read by Spark itself: each is one of Spark, and each value of its form is a good one."""
+"""The properties that users may set, read by Spark itself: each is one of Spark's, and accepts its form."""
 
 import json
 import os
@@ -30,7 +30,7 @@ ENTRIES = (
 
 @pytest.fixture(scope="module")
 def gateway(jars: str) -> Iterator[JavaGateway]:
-    """A JVM with Spark and Delta, without a session."""
+    """A JVM with Spark and Delta, and a session, by which Delta validates properties of tables."""
     classpath, _ = start_options(jars)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_SUBMIT_ARGS", f"--driver-class-path '{classpath}' pyspark-shell")
@@ -38,7 +38,10 @@ def gateway(jars: str) -> Iterator[JavaGateway]:
         found = launch_gateway()
     for name in ENTRIES:
         module(found, name)
+    builder = found.jvm.org.apache.spark.sql.SparkSession.builder()
+    session = builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     yield found
+    session.stop()
     found.shutdown()
     found.proc.stdin.close()  # the JVM ends
     found.proc.wait()

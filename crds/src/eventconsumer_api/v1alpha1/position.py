@@ -1,10 +1,12 @@
 """Starting position of a partition without a checkpoint."""
 
 from enum import StrEnum
+from typing import Annotated
+
 from pydantic import AwareDatetime, Field
 
 from eventconsumer_api.model import Model, rules
-from eventconsumer_api.scalars import NUMBER_MAX, PartitionId
+from eventconsumer_api.scalars import NUMBER_MAX
 
 
 class PositionType(StrEnum):
@@ -55,6 +57,6 @@ class Position(Model):
 class StartingPosition(Position):
     """Starting position of partitions without a checkpoint and without drained files."""
 
-    partitions: dict[PartitionId, Position] = Field(
+    partitions: dict[Annotated[str, Field(min_length=1, max_length=8)], Position] = Field(
         default={}, max_length=1024, description="Starting positions of single partitions, by partition id."
     )

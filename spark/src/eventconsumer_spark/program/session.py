@@ -45,8 +45,8 @@ def start_session(application: str, hadoop: Mapping[str, str]) -> SparkSession:
 def _check_properties(jvm: Any) -> None:
     """Read the properties of Spark SQL, before a session exists.
 
-    With a session, Spark 4.1.1 never ends reading a wrong value at the first query: its error asks for the properties of
-    the session.
+    With a session, Spark 4.1.1 never ends reading a wrong value at the first query: its error asks for the properties
+    of the session.
     """
     read = jvm.org.apache.spark.sql.internal.SQLConf()
     for name, value in SparkConf().getAll():
