@@ -10,6 +10,7 @@ from docs.generate import cli as clidoc
 from docs.generate import conditions as conditionsdoc
 from docs.generate import events as eventsdoc
 from docs.generate import figures as figuresdoc
+from docs.generate import properties as propertiesdoc
 from docs.generate import settings as settingsdoc
 from docs.generate.messages import templates
 from docs.generate.pages import DOCS, ROOT
@@ -23,6 +24,7 @@ from eventconsumer_operator.conditions import messages
         ("conditions", conditionsdoc.page),
         ("events", eventsdoc.page),
         ("settings", settingsdoc.page),
+        ("properties", propertiesdoc.page),
         ("cli", clidoc.page),
     ],
 )

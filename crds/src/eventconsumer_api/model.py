@@ -46,9 +46,14 @@ def _cleaned(value: Any) -> Any:
     return value
 
 
-def rules(*checks: tuple[str, str]) -> ConfigDict:
-    """Attach CEL rules to a model: pairs of (expression that must hold, message naming field and remedy)."""
-    validations = [{"rule": rule, "message": message} for rule, message in checks]
+def rules(*checks: tuple[str, str] | tuple[str, str, str]) -> ConfigDict:
+    """Attach CEL rules to a model.
+
+    Args:
+        checks: For each rule the expression that must hold, the message naming field and remedy, and where it has a
+            part of the value an expression for the message.
+    """
+    validations = [dict(zip(("rule", "message", "messageExpression"), check, strict=False)) for check in checks]
     extra: dict[str, Any] = {"x-kubernetes-validations": validations}
     return ConfigDict(json_schema_extra=extra)
 

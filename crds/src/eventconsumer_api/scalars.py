@@ -26,3 +26,28 @@ Quantity = Annotated[
     BeforeValidator(_number_as_text),
 ]
 JavaMemory = Annotated[str, Field(max_length=16, pattern=r"^[0-9]+[mg]$")]
+SEGMENT = "[.]*[A-Za-z0-9_=-][A-Za-z0-9_.=-]*"
+"""A regular expression of one segment of a blob's name or of a path: it is not made of dots alone."""
+ConsumerGroupName = Annotated[
+    str,
+    # Source: learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules, Microsoft.EventHub. It is
+    # a segment in the names of blobs (layout AzureSdk) and in addresses of AMQP.
+    Field(min_length=1, max_length=50, pattern=r"^(\$[Dd]efault|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)$"),
+]
+PartitionId = Annotated[str, Field(min_length=1, max_length=8, pattern=r"^[0-9]+$")]
+
+# The grammar of references, without a domain of its own for the short names of Docker Hub. Source: regexp.go of
+# github.com/distribution/reference, which container runtimes use, with its maximum length of a name and its tags.
+_LABEL = "[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
+_REGISTRY = rf"({_LABEL}([.]{_LABEL})*|\[[A-Fa-f0-9:]+\])(:[0-9]+)?"
+_FOLDER = "[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*"
+_DIGEST = "[A-Za-z][A-Za-z0-9]*([-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9A-Fa-f]{32,}"
+ImageName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=512,
+        pattern=rf"^({_REGISTRY}/)?{_FOLDER}(/{_FOLDER})*(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(@{_DIGEST})?$",
+    ),
+]
+"""The name of an image."""

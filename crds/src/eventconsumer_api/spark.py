@@ -5,10 +5,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from eventconsumer_api import spark_conf
 from eventconsumer_api.endpoints import REGISTRY_URL_PATTERN
 from eventconsumer_api.model import Model, rules, total
 from eventconsumer_api.programs import EnvFroms, EnvVars, ProgramVolumes, env_total, image_rules
-from eventconsumer_api.scalars import JavaMemory, Quantity
+from eventconsumer_api.scalars import SEGMENT, ImageName, JavaMemory, Quantity
 from eventconsumer_api.scheduling import PodFields, pod_rules
 from eventconsumer_api.secrets import SecretKeyRef, WorkloadIdentity
 
@@ -104,7 +105,7 @@ class Application(Model):
 
     model_config = rules(
         total("arguments", "spark.application.arguments", 32_768),
-        total("conf", "spark.application.conf", 32_768, pairs=True),
+        spark_conf.rule(),
         env_total("spark.application"),
         *image_rules("spark.application"),
         (
@@ -113,10 +114,8 @@ class Application(Model):
         ),
     )
 
-    image: str | None = Field(
+    image: ImageName | None = Field(
         default=None,
-        min_length=1,
-        max_length=512,
         description="Image with the program, built FROM the operator's Spark image and allowed by the administrator. "
         "Default: the operator's Spark image.",
     )
@@ -133,12 +132,12 @@ class Application(Model):
     )
     conf: dict[
         Annotated[str, Field(min_length=1, max_length=253, pattern=r"^spark\.[A-Za-z0-9._-]+$")],
-        Annotated[str, Field(max_length=4096)],
+        Annotated[str, Field(max_length=spark_conf.VALUE_MAX)],
     ] = Field(
         default={},
         max_length=100,
-        description="Spark properties, such as spark.sql.shuffle.partitions. Properties of placement and identity are "
-        "reserved. Never put secrets here.",
+        description="Spark properties, such as spark.sql.shuffle.partitions: those of the page properties.md, in "
+        "the form given there. Never put secrets here.",
     )
     env: EnvVars = Field(default=[], description="Environment of the program, in the driver and in executors.")
     env_from: EnvFroms = Field(
@@ -327,7 +326,7 @@ class Output(Model):
 
     path: str = Field(
         max_length=1024,
-        pattern=r"^abfss?://[a-z0-9-]+@[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9_.=-]+)*/?$",
+        pattern=rf"^abfss?://[a-z0-9-]+@[A-Za-z0-9.-]+(:[0-9]+)?(/{SEGMENT})*/?$",
         description="Folder in the sink's storage account: abfss://<container>@<account host>/<folder>.",
     )
     format: OutputFormat = Field(

@@ -92,6 +92,25 @@ Allowed suffixes of a role as a JSON list, from a list of a setting and its valu
 {{- $found | toJson }}
 {{- end }}
 
+{{/* Regular expressions of the images that prefixes cover, as a JSON list: those of the operator (resource/images.py). */}}
+{{- define "eventconsumer.images" -}}
+{{- $found := list }}
+{{- range . }}
+{{- $name := regexQuoteMeta . }}
+{{- $last := splitList "/" . | last }}
+{{- if hasSuffix "/" . }}
+{{- $found = append $found (printf "^%s.*$" $name) }}
+{{- else if and (eq $last .) (or (contains "." .) (contains ":" .) (eq . "localhost") (ne . (lower .))) }}
+{{- $found = append $found (printf "^%s/.*$" $name) }}
+{{- else if or (contains ":" $last) (contains "@" $last) }}
+{{- $found = append $found (printf "^%s$" $name) }}
+{{- else }}
+{{- $found = append $found (printf "^%s([/@].*|:[^/]*)?$" $name) }}
+{{- end }}
+{{- end }}
+{{- $found | toJson }}
+{{- end }}
+
 {{/* Regular expressions of the allowed hosts of a role, as a JSON list: those of the operator (eventconsumer_api.endpoints). */}}
 {{- define "eventconsumer.hosts" -}}
 {{- $setting := first . }}

@@ -29,8 +29,8 @@ SERVED = "admission"
 VALUES = ",".join(
     (
         f"watchNamespaces={{{SERVED}}}",
-        "handlerImagePrefixes={registry.example.com/shop/,registry.example.com/one}",
-        "sparkImagePrefixes={registry.example.com/spark}",
+        "handlerImagePrefixes={registry.example.com/shop/,registry.example.com/one,images.example.com,registry.example.com/two:1}",
+        "sparkImagePrefixes={registry.example.com/spark,localhost:5000}",
         "sparkLaunchers={Kubeflow}",
         "secretNamePrefixes={s,hub-,registry}",
         "configMapNamePrefixes={shop,app-}",
@@ -155,6 +155,9 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "nothing but the required": SPEC,
     "a handler below a prefix": handler("registry.example.com/shop/orders:1"),
     "a handler that is the prefix": handler("registry.example.com/one@sha256:" + "0" * 64),
+    "a handler of an allowed registry": handler("images.example.com/x:1"),
+    "a handler of an allowed tag": handler("registry.example.com/two:1"),
+    "a program of an allowed port": program("localhost:5000/x:1"),
     "a program": program("registry.example.com/spark/mine:1"),
     "a program that is not used": program("evil.example/x", enabled=False),
     "an enabled launcher": spec_with("spark", {"launcher": "Kubeflow", "output": OUTPUT}),
@@ -206,6 +209,11 @@ ACCEPTED: dict[str, dict[str, Any]] = {
 }
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "a handler of another registry": (IMAGE, handler("evil.example/x:1")),
+    "a handler at another port of a registry": (IMAGE, handler("images.example.com:5000/x:1")),
+    "a handler that a registry only begins": (IMAGE, handler("images.example.com.evil.example/x:1")),
+    "a handler named like a registry": (IMAGE, handler("images.example.com:5000")),
+    "another digest of an allowed tag": (IMAGE, handler(f"registry.example.com/two:1@sha256:{'0' * 64}")),
+    "a program at another port of a registry": (PROGRAM, program("localhost:5001/x")),
     "a handler beside a prefix": (IMAGE, handler("registry.example.com/oneself:1")),
     "a program of another registry": (PROGRAM, program("evil.example/x:1")),
     "a program beside a prefix": (PROGRAM, program("registry.example.com/sparkling")),

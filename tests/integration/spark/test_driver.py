@@ -108,6 +108,20 @@ def test_credential_opens_the_files_and_is_nowhere_in_what_spark_shows(
     assert secret not in ended.stdout
 
 
+def test_a_property_with_a_wrong_value_ends_the_driver_instead_of_hanging_it(
+    drained: DrainedBatch, driver: Driver
+) -> None:
+    """The CRD refuses the first; only Java knows all time zones."""
+    drained.slot("0", 0, 10)
+    job = drained.freeze()
+    for name, value in (("spark.sql.shuffle.partitions", "abc"), ("spark.sql.session.timeZone", "Mars/Olympus")):
+        ended = driver(job, conf={name: value})
+        assert ended.returncode == 1, ended.stdout
+        assert f"ConfigurationError: Spark property {name}: " in ended.stdout
+        assert value in ended.stdout.rpartition("ConfigurationError: ")[2]
+    assert drained.commit() is None
+
+
 def test_changed_file_is_named(drained: DrainedBatch) -> None:
     drained.slot("0", 0, 10)
     changed = drained.slot("0", 10, 10)

@@ -43,17 +43,25 @@ NEAR = {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]}]
     }
 }
-NAMES = st.from_regex(r"[-._a-zA-Z0-9]{1,20}", fullmatch=True)
+NAMES = st.from_regex(r"[a-z0-9]{1,9}([-.][a-z0-9]{1,9})?", fullmatch=True)
+KEYS_OF_SECRETS = st.from_regex(r"[-._a-zA-Z0-9]{1,20}", fullmatch=True)
 SIGN_IN = st.one_of(  # exactly one, as a rule of the CRD says; few generated ones would be
-    st.builds(lambda name, key: {"connectionStringSecretRef": {"name": name, "key": key}}, NAMES, NAMES),
-    st.builds(lambda client: {"workloadIdentity": {"clientId": client}}, NAMES),
+    st.builds(lambda name, key: {"connectionStringSecretRef": {"name": name, "key": key}}, NAMES, KEYS_OF_SECRETS),
+    st.builds(
+        lambda client: {"workloadIdentity": {"clientId": client}}, st.from_regex(r"[A-Za-z0-9-]{1,40}", fullmatch=True)
+    ),
 )
-CONF_NAMES = st.sampled_from(["spark.sql.shuffle.partitions", "spark.memory.fraction"] * 3) | st.sampled_from(
-    [
-        "spark.kubernetes.authenticate.driver.serviceAccountName", "spark.kubernetes.namespace", "spark.jars.packages",
-        "spark.driver.extraJavaOptions", "spark.sql.extensions", "spark.sql.warehouse.dir", "spark.master",
-        "spark.kubernetes.driver.podTemplateFile", "spark.hadoop.fs.azure.account.key.x", "spark.executorEnv.A",
-    ]
+CONFS = st.dictionaries(
+    st.sampled_from(["spark.sql.shuffle.partitions", "spark.default.parallelism"] * 6)
+    | st.sampled_from(
+        [
+            "spark.kubernetes.authenticate.driver.serviceAccountName", "spark.kubernetes.namespace", "spark.master",
+            "spark.jars.packages", "spark.driver.extraJavaOptions", "spark.sql.extensions", "spark.sql.warehouse.dir",
+            "spark.kubernetes.driver.podTemplateFile", "spark.hadoop.fs.azure.account.key.x", "spark.executorEnv.A",
+        ]
+    ),
+    st.sampled_from(["1", "64", "512"] * 4) | st.sampled_from(["$(A)", "${env:A}", "abc", "1 --conf a=b", "-1", ""]),
+    max_size=3,
 )  # fmt: skip
 VOLUMES = st.builds(  # exactly one source, as a rule of the CRD says
     lambda folder, name, kind: {"mountPath": folder + name, kind: {"secretName" if kind == "secret" else "name": name}},
@@ -70,7 +78,7 @@ ANY = specs(
         "spec.proxy.url": st.from_regex(r"http://[a-z0-9]{1,9}:[0-9]{1,5}", fullmatch=True),  # a rule of the CRD
         "spec.processing.image": st.sampled_from(["registry.example/shop/orders:1", "evil.example/x", "host:1"]),
         "spec.spark.application.image": st.sampled_from(["registry.example/spark/mine:1", "evil.example/x", "spark:1"]),
-        "spec.spark.application.conf{}": CONF_NAMES,
+        "spec.spark.application.conf": CONFS,
         **{
             f"{path}.{field}": values
             for path in ("spec.pods", "spec.spark.driver", "spec.spark.executor")
@@ -315,13 +323,14 @@ def check_driver(container: dict[str, Any]) -> None:
         "spark.dynamicAllocation.",
         "spark.hadoop.fs.azure.networking.library",
         "spark.sql.shuffle.partitions",
-        "spark.memory.fraction",
+        "spark.default.parallelism",
         "spark.driver.memory",
         "spark.executor.",
         "spark.kubernetes.executor.",
         "spark.kubernetes.container.image",
     )
     assert all(name.startswith(allowed) for name in values)
+    assert not any("$" in value for value in values.values())
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])

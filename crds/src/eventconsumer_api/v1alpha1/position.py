@@ -43,7 +43,11 @@ class Position(Model):
         description="Start at the first event enqueued at or after this time, such as 2026-01-31T00:00:00Z.",
     )
     offset: str | None = Field(
-        default=None, min_length=1, max_length=64, description="Start after the event with this offset."
+        default=None,
+        min_length=1,
+        max_length=64,
+        pattern=r"^[A-Za-z0-9@:._-]+$",
+        description="Start after the event with this offset.",
     )
     sequence_number: int | None = Field(
         default=None, ge=0, le=NUMBER_MAX, description="Start at the event with this sequence number."

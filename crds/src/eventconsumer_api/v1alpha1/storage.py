@@ -4,9 +4,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from eventconsumer_api.scalars import SEGMENT
+
 # Limits of storage: 3 to 63 characters, lower-case letters, digits, single hyphens between them.
 ContainerName = Annotated[str, Field(min_length=3, max_length=63, pattern=r"^[a-z0-9](-?[a-z0-9])+$")]
-BlobPrefix = Annotated[str, Field(max_length=512, pattern=r"^([A-Za-z0-9_.=-]+/)*[A-Za-z0-9_.=-]*$")]
+# No empty segments, and none of dots alone: clients of HTTP resolve them (RFC 3986, 5.2.4), and the request, which is
+# signed or has a token, would be for another container.
+BlobPrefix = Annotated[str, Field(max_length=512, pattern=rf"^({SEGMENT}(/{SEGMENT})*/?)?$")]
 StorageApiVersion = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 STORAGE_API_VERSION = (
     "Version of the storage REST API, such as 2019-07-07, for services that do not support the client library's newest "

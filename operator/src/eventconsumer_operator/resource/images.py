@@ -1,5 +1,6 @@
 """Images of hosts and Spark: the administrator's, or images of users that the administrator allows. Pure."""
 
+import re
 from collections.abc import Collection
 
 from eventconsumer_api.spark import OTHER_PROGRAM, PROGRAMS
@@ -41,16 +42,26 @@ def spark_image(spec: EventConsumerSpec, settings: Settings) -> str:
 
 
 def _allowed(image: str, field: str, prefixes: Collection[str], what: str, setting: str) -> str:
-    if any(_starts(image, prefix) for prefix in prefixes):
+    if any(re.fullmatch(covered(prefix), image) for prefix in prefixes):
         return image
     if not prefixes:
         raise SpecError(field, f"no image with {what} is allowed: ask the operator's administrator to set {setting}")
     raise SpecError(field, f"{image} is not allowed: use an image whose name starts with one of {', '.join(prefixes)}")
 
 
-def _starts(image: str, prefix: str) -> bool:
-    """Whether a prefix covers an image, by whole path segments: `shop` does not cover `shopping/x`."""
-    if not image.startswith(prefix):
-        return False
-    rest = image[len(prefix) :]
-    return prefix.endswith("/") or not rest or rest[0] in "/:@"
+def covered(prefix: str) -> str:
+    """The regular expression of the images that a prefix covers: by whole segments of the path, in one registry.
+
+    `shop.example` covers neither `shop.example.evil/x` nor `shop.example:5000/x`, which is another registry, and
+    `shop.example/x:1` only that tag. What is a registry: the rule of Docker (`splitDockerDomain` in normalize.go of
+    github.com/distribution/reference). The chart has the same in `eventconsumer.images`.
+    """
+    name = re.escape(prefix)
+    if prefix.endswith("/"):
+        return f"{name}.*"
+    last = prefix.rpartition("/")[2]
+    if last == prefix and ("." in prefix or ":" in prefix or prefix == "localhost" or prefix != prefix.lower()):
+        return f"{name}/.*"
+    if ":" in last or "@" in last:
+        return name
+    return f"{name}([/@].*|:[^/]*)?"

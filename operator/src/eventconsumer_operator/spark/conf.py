@@ -1,53 +1,14 @@
 """Checks the Spark properties of a user. Pure.
 
-A property can name a class to load, a file to fetch, an address, a service account, or a folder of another resource.
-Permission to create an EventConsumer must not grant these. So the allowed properties are listed: they affect speed,
-memory and the behaviour of SQL. Names among them that stand for code or places are excluded.
+The allowed properties, and the forms of their values, are those of `eventconsumer_api.spark_conf`. The CRD has them
+too; here a resource is checked that was stored with the CRD of another version.
 """
 
-import re
-
 from eventconsumer_api.spark import Spark
+from eventconsumer_api.spark_conf import ALLOWED, PAGE
 from eventconsumer_operator.errors import SpecError
 
 FIELD = "spec.spark.application.conf"
-
-ALLOWED = (
-    "spark.databricks.delta.",
-    "spark.default.parallelism",
-    "spark.driver.maxResultSize",
-    "spark.excludeOnFailure.",
-    "spark.executor.heartbeatInterval",
-    "spark.executor.memoryOverhead",
-    "spark.executor.memoryOverheadFactor",
-    "spark.executor.pyspark.memory",
-    "spark.files.maxPartitionBytes",
-    "spark.locality.wait",
-    "spark.log.level",
-    "spark.memory.",
-    "spark.network.timeout",
-    "spark.python.worker.memory",
-    "spark.python.worker.reuse",
-    "spark.rdd.compress",
-    "spark.reducer.",
-    "spark.rpc.message.maxSize",
-    "spark.shuffle.",
-    "spark.speculation",
-    "spark.speculation.",
-    "spark.sql.",
-    "spark.stage.maxConsecutiveAttempts",
-    "spark.task.",
-)
-"""A name that ends with a dot allows all properties below it, any other exactly that property."""
-
-# A part of a name, between dots, that stands for code or a place.
-_NAMES_CODE_OR_PLACE = re.compile(
-    r"class(es)?|.*class(es)?name|.*[a-z]Class(es)?|extensions?|.*listeners?|catalog.*|.*catalog|jars?|hive.*|warehouse.*"
-    r"|artifact.*|redaction.*|.*location|.*dir|.*directory|.*paths?|.*provider.*|.*factory.*|.*plugins?|.*serializer"
-    r"|.*manager|.*managerclass|.*committer.*|commitprotocol.*|service|push|coordinatedcommits.*|.*logstore.*|.*url|.*uri"
-    r"|.*host|.*address|.*endpoint",
-    re.IGNORECASE,
-)
 
 _INSTEAD = {
     "spark.driver.cores": "spec.spark.driver.cores",
@@ -70,31 +31,19 @@ def checked_conf(spark: Spark) -> dict[str, str]:
     """The user's properties.
 
     Raises:
-        SpecError: A property is not allowed; the message names it.
+        SpecError: A property is not allowed, or its value does not have the allowed form; the message names it.
     """
     for name, value in spark.application.conf.items():
-        if not is_allowed(name):
+        form = ALLOWED.get(name)
+        if form is None:
             raise SpecError(FIELD, _refusal(name))
-        if "${" in value:
-            raise SpecError(FIELD, f"{name} contains a reference (${{): write the value itself")
+        if not form.fits(value):
+            raise SpecError(FIELD, f"{name} has a value of another form: use {form.text}")
     return dict(spark.application.conf)
-
-
-def is_allowed(name: str) -> bool:
-    """Whether a property is allowed."""
-    family = next((each for each in ALLOWED if name == each or (each.endswith(".") and name.startswith(each))), None)
-    if family is None:
-        return False
-    if name.endswith(".python"):  # the interpreter of executors; other names only contain it in the middle
-        return False
-    return not any(_NAMES_CODE_OR_PLACE.fullmatch(part) for part in name.removeprefix(family).split("."))
 
 
 def _refusal(name: str) -> str:
     instead = next((text for prefix, text in _INSTEAD.items() if name.startswith(prefix)), "")
     if instead:
         return f"{name} is set by the operator: use {instead}"
-    return (
-        f"{name} is not allowed: it may change the code, the place or the identity of the application; "
-        f"use {', '.join(each + '*' if each.endswith('.') else each for each in ALLOWED)}"
-    )
+    return f"{name} is not allowed: remove it, or set it in the program; {PAGE} lists the allowed properties"

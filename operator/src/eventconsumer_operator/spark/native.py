@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.expansion import inert
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.spark import SparkPod
@@ -109,7 +110,7 @@ def _driver(launch: Launch) -> dict[str, Any]:
                     *(["--local", str(driver.cores)] if launch.local else []),
                     *_confs(launch),
                     application.main_file,
-                    *application.arguments,
+                    *map(inert, application.arguments),
                 ],
                 **environment(launch, [*driver_environment(launch), *local_dirs]),
                 "securityContext": container_security(),

@@ -5,6 +5,9 @@ An application tries once: the operator decides about another attempt from the c
 The pod templates contain what Spark properties cannot express. Spark adds names, images, sizes, ports, arguments and
 variables. The pods comply with the restricted Pod Security Standard, and need no webhook.
 
+Spark's submission copies the arguments of the program into the arguments of the driver's container
+(DriverCommandFeatureStep), where Kubernetes expands references to variables once, as in a Job of ours.
+
 Kubeflow: a SparkApplication sparkoperator.k8s.io/v1beta2. It is created once and never changed: the Kubeflow operator
 reacts to a change by killing the application and submitting it again. Without its webhook, the Kubeflow operator sets
 no owner on the driver pod, and does not delete it with the application. So the EventConsumer owns the pod, and
@@ -18,6 +21,7 @@ Spark sets the labels of the pods, because the launcher does not.
 from typing import Any
 
 from eventconsumer_api import labels
+from eventconsumer_api.expansion import inert
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_api.spark import SparkPod
@@ -70,7 +74,7 @@ def kubeflow_application(launch: Launch) -> Manifest:
             "image": launch.image,
             "imagePullPolicy": "IfNotPresent",
             "mainApplicationFile": spark.application.main_file,
-            "arguments": list(spark.application.arguments),
+            "arguments": list(map(inert, spark.application.arguments)),
             "sparkConf": {**launch.confs, **proxy_properties(launch), **launch.scaling, **secured()},
             "restartPolicy": {"type": "Never"},
             "timeToLiveSeconds": spark.history.ttl_seconds + TTL_SLACK_SECONDS,
@@ -110,7 +114,7 @@ def apache_application(launch: Launch) -> Manifest:
             "deploymentMode": "ClusterMode",
             "mainClass": PYTHON_RUNNER,
             "pyFiles": spark.application.main_file,
-            "driverArgs": list(spark.application.arguments),
+            "driverArgs": list(map(inert, spark.application.arguments)),
             "sparkConf": {**launch.confs, **proxy_properties(launch), **launch.scaling, **_apache_conf(launch)},
             "runtimeVersions": {"sparkVersion": SPARK_VERSION},
             "driverSpec": {"podTemplateSpec": driver_template(launch)},

@@ -7,9 +7,13 @@ encrypted on Kubernetes (enabled by entrypoint.sh).
 
 import gc
 from collections.abc import Mapping
+from typing import Any
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
+
+from eventconsumer_spark.attempt.causes import root_cause
+from eventconsumer_spark.errors import ConfigurationError
 
 SAFE = {
     # For properties and Hadoop settings that Spark shows.
@@ -17,6 +21,7 @@ SAFE = {
     "spark.eventLog.enabled": "false",
 }
 """Settings that `--conf` cannot change; changeable defaults are in conf/spark-defaults.conf."""
+_READ_BY_QUERIES = ("spark.sql.", "spark.databricks.delta.")
 
 
 def start_session(application: str, hadoop: Mapping[str, str]) -> SparkSession:
@@ -25,11 +30,34 @@ def start_session(application: str, hadoop: Mapping[str, str]) -> SparkSession:
     Args:
         application: Name of the Spark application.
         hadoop: Settings of abfs.hadoop_settings, including the credential.
+
+    Raises:
+        ConfigurationError: A property of Spark SQL has a wrong value.
     """
+    SparkContext._ensure_initialized()  # connects to Java, before a session
+    _check_properties(SparkContext._jvm)
     conf = SparkConf().setAppName(application).setAll(list(SAFE.items()))
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     give_access(spark, hadoop)
     return spark
+
+
+def _check_properties(jvm: Any) -> None:
+    """Read the properties of Spark SQL, before a session exists.
+
+    With a session, Spark 4.1.1 never ends reading a wrong value at the first query: its error asks for the properties
+    of the session.
+    """
+    read = jvm.org.apache.spark.sql.internal.SQLConf()
+    for name, value in SparkConf().getAll():
+        if not name.startswith(_READ_BY_QUERIES):
+            continue
+        try:
+            read.setConfString(name, value)
+        except Exception as error:  # the class depends on the property
+            raise ConfigurationError(
+                f"Spark property {name}: {root_cause(error)}; correct spec.spark.application.conf or the image"
+            ) from error
 
 
 def reset(spark: SparkSession, settings: Mapping[str, str]) -> None:

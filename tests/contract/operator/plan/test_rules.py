@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.crdgen import custom_resource_definition
+from eventconsumer_api.spark_conf import ALLOWED
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.test_crd import GOOD, IDENTITY, SECRET, apply, with_value
 from tests.support.fakes.kubernetes import event_consumer
@@ -197,11 +198,8 @@ BREAKS: dict[str, dict[str, Any]] = {
     "spark.application.arguments: at most": spec(
         spark={"output": OUTPUT, "application": {"arguments": ["x" * 4096] * 9}}
     ),
-    "spark.application.conf: at most": spec(
-        spark={
-            "output": OUTPUT,
-            "application": {"conf": {f"spark.sql.{number}{'x' * 200}": "x" * 300 for number in range(70)}},
-        }
+    "spark.application.conf: use only properties": spec(
+        spark={"output": OUTPUT, "application": {"conf": {"spark.jars": "https://evil.example/x.jar"}}}
     ),
     "startingPosition.partitions: keys have": spec(startingPosition={"partitions": {"0" * 9: {"type": "Latest"}}}),
     "pods.resources: a request must not be above": pods(
@@ -252,6 +250,53 @@ REVERSED = [
     ("mountPath", handler(volumes=[{"mountPath": "/config/../etc", "configMap": NAMED}])),
     ("prefix", handler(envFrom=[{"prefix": "", "configMapRef": NAMED}])),
     ("cidr", egress(ipBlock={"cidr": "everywhere"})),
+    *(
+        ("prefix", spec(**{part: {"prefix": prefix}}))
+        for part in ("sink", "leaseStore")
+        for prefix in (
+            "..",
+            "../x",
+            "a/../b",
+            "./a",
+            "a//b",
+            "/a",
+            "a/..",
+            ".",
+            "a/./",
+            "%2e%2e/a",
+            "a?b",
+            "a#b",
+            "a\\b",
+            "a\n",
+        )
+    ),
+    *(
+        ("path", spec(spark={"output": {"path": f"abfss://out@shop.dfs.core.windows.net/{folder}"}}))
+        for folder in ("..", "../x", "a/../b", "a//b", "./a", "a/.", "%2e%2e/a", "a?b", "a#b", "a\\b")
+    ),
+    *(
+        ("consumerGroup", spec(**{part: given | {"consumerGroup": group}}))
+        for part, given in (("eventHub", {}), ("replay", {"nonce": "a"}))
+        for group in ("../x", "a/b", "..", ".", "a b", "$(A)", "a\n", "$Other")
+    ),
+    ("partitions", spec(replay={"nonce": "a", "consumerGroup": "b", "partitions": ["../1"]})),
+    ("offset", spec(startingPosition={"type": "Offset", "offset": "1' or '1'='1"})),
+    *(
+        ("image", each)
+        for image in (
+            "registry.example/$(A)",
+            "a b",
+            "a\n",
+            "https://registry.example/a",
+            "registry.example/../a",
+            "registry.example//a",
+            "a:b:c",
+            "-a",
+            "registry.example/A:1",
+            "a@sha256:0",
+        )
+        for each in (handler(image=image), spec(spark={"output": OUTPUT, "application": {"image": image}}))
+    ),
     ("acknowledgedGapEvents", spec(acknowledgedGapEvents=-1)),
 ]
 
@@ -315,15 +360,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
         }
     ),
     "another program of the image": program(mainFile="local:///app/examples/latest_by_key.py"),
-    "the longest arguments and properties": spec(
-        spark={
-            "output": OUTPUT,
-            "application": {
-                "arguments": ["x" * 4096] * 8,
-                "conf": {f"spark.sql.{number:02}": "x" * 315 for number in range(100)},
-            },
-        }
-    ),
+    "the longest arguments": spec(spark={"output": OUTPUT, "application": {"arguments": ["x" * 4096] * 8}}),
     "a position of each partition": spec(
         startingPosition={
             "partitions": {str(number): {"type": "Offset", "offset": "9" * 20} for number in range(1024)}
@@ -355,6 +392,27 @@ ACCEPTED: dict[str, dict[str, Any]] = {
                 "ports": [{"port": 5432}, {"port": 53, "protocol": "UDP"}],
             }
         ],
+    ),
+    **{
+        f"folders: {prefix}": spec(
+            sink={"prefix": prefix},
+            leaseStore={"prefix": prefix},
+            spark={"output": {"path": f"abfss://out@shop.dfs.core.windows.net/{prefix}"}},
+        )
+        for prefix in ("", "a", "a/b/", "day=1/.hidden/..b/c..d", "_replays/x.y")
+    },
+    **{
+        f"the image {image}": handler(image=image)
+        for image in (
+            "shop", "shop:1", "registry.example/shop/orders:1.2_3-x", "localhost:5000/a", "[::1]:5000/a",
+            f"Registry.example/a__b/c-d@sha256:{'0' * 64}", f"a.example/b:1@sha256:{'0' * 64}",
+        )
+    },
+    "Spark properties": spec(
+        spark={
+            "output": OUTPUT,
+            "application": {"conf": {name: form.edges[-1] for name, form in list(ALLOWED.items())[:100]}},
+        }
     ),
     "a replay": spec(
         replay={
