@@ -1,8 +1,6 @@
 """Pods for tools, rights, and the stored definition on a real API server; no kubelet runs what is made."""
 
-import contextlib
 import json
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,13 +20,13 @@ from eventconsumer_cli.kube.client import KubernetesCluster
 from eventconsumer_cli.kube.exec import KubernetesShell, Sink
 from eventconsumer_cli.kube.kinds import DEFINITION, EVENT_CONSUMER, POD, STATEFUL_SET
 from eventconsumer_cli.kube.kubeconfig import connect
-from eventconsumer_cli.kube.operators import operator_of
+from eventconsumer_cli.kube.releases import Settings
 from eventconsumer_cli.kube.toolbox import Toolbox
 from eventconsumer_cli.main import main
 from tests.contract.operator.conftest import Cluster
+from tests.support.kubelet import kubelet
 from tests.support.waiting import HANG_SECONDS
 from tests.unit.cli.inside import hosts_of, resource
-from tests.unit.cli.test_doctor import operator
 
 
 class Echo:
@@ -63,29 +61,11 @@ def consumer(cluster: Cluster, namespace: str) -> Manifest:
     return found
 
 
-def kubelet(cluster: Cluster, namespace: str, ended: threading.Event) -> None:
-    """Gives each pod of the namespace the status of a running one, as a kubelet would."""
-    admin = as_user(cluster, "admin")
-    state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-    container = {"name": "tool", "state": state, "ready": True, "restartCount": 0, "image": "i", "imageID": "i"}
-    body = {"status": {"phase": "Running", "containerStatuses": [container]}}
-    while not ended.wait(0.2):
-        for pod in admin.list(POD, namespace):
-            if not pod.get("status", {}).get("containerStatuses"):
-                path = POD.path(namespace, pod["metadata"]["name"], "status")
-                with contextlib.suppress(NotFound):  # deleted since it was listed
-                    admin.request("PATCH", path, None, body, "application/merge-patch+json")
-
-
 @pytest.fixture
 def started(cluster: Cluster, namespace: str) -> Iterator[None]:
     """A kubelet that starts each pod of the namespace."""
-    ended = threading.Event()
-    thread = threading.Thread(target=kubelet, args=(cluster, namespace, ended))
-    thread.start()
-    yield
-    ended.set()
-    thread.join()
+    with kubelet(as_user(cluster, "admin"), namespace):
+        yield
 
 
 @pytest.mark.usefixtures("started")
@@ -104,7 +84,7 @@ def test_an_editor_makes_the_pod_uses_it_and_removes_it(cluster: Cluster, namesp
 
 def test_the_pod_of_a_configuration_is_admitted_where_pods_are_restricted(cluster: Cluster, namespace: str) -> None:
     made = manifest(Answers("orders", namespace, "orders", hub_secret="a", storage_secret="b"))
-    config = host_config(made, operator_of(operator()))
+    config = host_config(made, Settings(processor_image="i", host_service_account="default"))
     pod = toolpod.of_config(namespace, config, image="i", service_account="default", suffix="x", seconds=60)
     assert as_user(cluster, "editor").create(POD, pod, dry_run=True)["metadata"]["name"] == "eventconsumer-tool-x"
 
