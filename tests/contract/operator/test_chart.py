@@ -166,6 +166,8 @@ def test_the_notes_warn_of_its_own_namespace_and_of_images_without_digest(cluste
     assert "WARNING" not in notes("--set", pinned)
     assert own in notes("--set", f"{pinned},watchNamespaces={{home,shop}}")
     assert "image.spark has no digest" in notes()
+    unread = "recordReaders is empty"
+    assert unread not in notes("--set", pinned) and unread in notes("--set-json", "recordReaders=[]")
 
 
 def test_no_role_reaches_secrets_or_wildcards() -> None:

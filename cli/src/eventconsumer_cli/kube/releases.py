@@ -90,8 +90,8 @@ def serving(cluster: Cluster, namespace: str) -> Release:
         except NotFound:
             continue
         except Forbidden as error:
-            # RBAC refuses a name before it is looked up. A record lets its readers see both names, so the other one of
-            # a record that is found is known too.
+            # RBAC refuses a name before it is looked up, so there may be no such record, or one for other readers
+            # (recordReaders). Readers of a namespace's record may also read that of a release for all namespaces.
             refused = refused or error
     if len(claims) > 1:
         raise RefusedError(
