@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+import yaml
 
 from eventconsumer_api.crdgen import custom_resource_definition
 from eventconsumer_api.host_config import Credential
@@ -13,17 +14,17 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.doctor import rights
 from eventconsumer_cli.doctor.findings import Level
 from eventconsumer_cli.doctor.installation import DEFINITION_NAME, schema_digest
-from eventconsumer_cli.errors import ClusterError, Forbidden, NotFound
+from eventconsumer_cli.errors import ClusterError, Forbidden, NotFound, RefusedError
 from eventconsumer_cli.init.manifest import Answers, host_config, manifest
 from eventconsumer_cli.kube import toolpod
 from eventconsumer_cli.kube.client import KubernetesCluster
 from eventconsumer_cli.kube.exec import KubernetesShell, Sink
 from eventconsumer_cli.kube.kinds import DEFINITION, EVENT_CONSUMER, POD, STATEFUL_SET
 from eventconsumer_cli.kube.kubeconfig import connect
-from eventconsumer_cli.kube.releases import Settings
+from eventconsumer_cli.kube.releases import SERVES, SERVES_ALL, Settings, serving
 from eventconsumer_cli.kube.toolbox import Toolbox
 from eventconsumer_cli.main import main
-from tests.contract.operator.conftest import Cluster
+from tests.contract.operator.conftest import Cluster, rendered_chart
 from tests.support.kubelet import kubelet
 from tests.support.waiting import HANG_SECONDS
 from tests.unit.cli.inside import hosts_of, resource
@@ -129,6 +130,33 @@ def test_rights_are_those_that_the_roles_give(cluster: Cluster, namespace: str) 
         assert lacks == missing, user
         bad = [each for each in rights.look(asked, namespace) if each.level is not Level.OK]
         assert bool(bad) is bool(missing)
+
+
+def test_any_user_finds_the_release_of_a_namespace_unless_two_claim_it(cluster: Cluster, namespace: str) -> None:
+    def apply(values: str) -> str:
+        names = {SERVES + namespace, SERVES_ALL}
+        chart = [each for each in yaml.safe_load_all(rendered_chart(values)) if each]
+        text = yaml.safe_dump_all([each for each in chart if each["metadata"]["name"] in names])
+        cluster.kubectl("apply", "-f", "-", stdin=text)
+        return text
+
+    nobody = as_user(cluster, "nobody")
+    with pytest.raises(Forbidden, match=f"no record that you may read names a release for namespace {namespace}"):
+        serving(nobody, namespace)
+    apply(f"watchNamespaces={{{namespace}}}")
+    deadline = time.monotonic() + HANG_SECONDS
+    asked = ("auth", "can-i", "get", f"clusterroles.rbac.authorization.k8s.io/{SERVES_ALL}", "--as=nobody")
+    while cluster.kubectl(*asked, check=False).stdout.strip() != "yes":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    found = serving(nobody, namespace)
+    assert (found.record, found.namespace) == (SERVES + namespace, "operator-system")
+    second = apply("scope=Cluster")
+    try:
+        with pytest.raises(RefusedError, match=f"several releases claim namespace {namespace}: .*{SERVES_ALL}"):
+            serving(nobody, namespace)
+    finally:
+        cluster.kubectl("delete", "-f", "-", stdin=second)
 
 
 def test_the_stored_definition_has_the_schema_of_this_version(cluster: Cluster) -> None:
