@@ -20,7 +20,8 @@ CHART = HELM / "eventconsumer"
 KUSTOMIZE = HELM.parent / "kustomize"
 SCOPES = {"base": "Namespaced", "base-cluster": "Cluster"}
 NAMESPACE = "eventconsumer-system"
-# The served namespace, and the folder of its Roles and service accounts: Kustomize sets one namespace in each folder.
+# The served namespace, and the folder of its Roles, service accounts and record: Kustomize sets one namespace in each
+# folder.
 SERVED_NAMESPACE, SERVED = "event-consumers", "served"
 IMAGES = ("operator", "processor", "spark")
 # A placeholder that no resolver finds (RFC 2606): each overlay names its own registry.
@@ -83,7 +84,7 @@ def bases(helm: Path | str) -> dict[str, str]:
     for folder, scope in SCOPES.items():
         groups: dict[str, dict[str, list[dict[str, Any]]]] = {folder: {"crd.yaml": [], "operator.yaml": []}}
         for item in documents(helm, scope):
-            if item["metadata"].get("namespace") == SERVED_NAMESPACE:
+            if SERVED_NAMESPACE in {item["metadata"].get("namespace"), item["metadata"]["name"].rpartition(":")[2]}:
                 groups.setdefault(SERVED, {}).setdefault("namespace.yaml", []).append(item)
             elif item["kind"] == "CustomResourceDefinition":
                 groups[folder]["crd.yaml"].append(item)

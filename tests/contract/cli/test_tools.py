@@ -1,13 +1,12 @@
 """Pods for tools, rights, and the stored definition on a real API server; no kubelet runs what is made."""
 
-import contextlib
 import json
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+import yaml
 
 from eventconsumer_api.crdgen import custom_resource_definition
 from eventconsumer_api.host_config import Credential
@@ -15,20 +14,20 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.doctor import rights
 from eventconsumer_cli.doctor.findings import Level
 from eventconsumer_cli.doctor.installation import DEFINITION_NAME, schema_digest
-from eventconsumer_cli.errors import ClusterError, Forbidden, NotFound
+from eventconsumer_cli.errors import ClusterError, Forbidden, NotFound, RefusedError
 from eventconsumer_cli.init.manifest import Answers, host_config, manifest
 from eventconsumer_cli.kube import toolpod
 from eventconsumer_cli.kube.client import KubernetesCluster
 from eventconsumer_cli.kube.exec import KubernetesShell, Sink
 from eventconsumer_cli.kube.kinds import DEFINITION, EVENT_CONSUMER, POD, STATEFUL_SET
 from eventconsumer_cli.kube.kubeconfig import connect
-from eventconsumer_cli.kube.operators import operator_of
+from eventconsumer_cli.kube.releases import SERVES, SERVES_ALL, Settings, serving
 from eventconsumer_cli.kube.toolbox import Toolbox
 from eventconsumer_cli.main import main
-from tests.contract.operator.conftest import Cluster
+from tests.contract.operator.conftest import Cluster, rendered_chart
+from tests.support.kubelet import kubelet
 from tests.support.waiting import HANG_SECONDS
 from tests.unit.cli.inside import hosts_of, resource
-from tests.unit.cli.test_doctor import operator
 
 
 class Echo:
@@ -63,29 +62,11 @@ def consumer(cluster: Cluster, namespace: str) -> Manifest:
     return found
 
 
-def kubelet(cluster: Cluster, namespace: str, ended: threading.Event) -> None:
-    """Gives each pod of the namespace the status of a running one, as a kubelet would."""
-    admin = as_user(cluster, "admin")
-    state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-    container = {"name": "tool", "state": state, "ready": True, "restartCount": 0, "image": "i", "imageID": "i"}
-    body = {"status": {"phase": "Running", "containerStatuses": [container]}}
-    while not ended.wait(0.2):
-        for pod in admin.list(POD, namespace):
-            if not pod.get("status", {}).get("containerStatuses"):
-                path = POD.path(namespace, pod["metadata"]["name"], "status")
-                with contextlib.suppress(NotFound):  # deleted since it was listed
-                    admin.request("PATCH", path, None, body, "application/merge-patch+json")
-
-
 @pytest.fixture
 def started(cluster: Cluster, namespace: str) -> Iterator[None]:
     """A kubelet that starts each pod of the namespace."""
-    ended = threading.Event()
-    thread = threading.Thread(target=kubelet, args=(cluster, namespace, ended))
-    thread.start()
-    yield
-    ended.set()
-    thread.join()
+    with kubelet(as_user(cluster, "admin"), namespace):
+        yield
 
 
 @pytest.mark.usefixtures("started")
@@ -104,7 +85,7 @@ def test_an_editor_makes_the_pod_uses_it_and_removes_it(cluster: Cluster, namesp
 
 def test_the_pod_of_a_configuration_is_admitted_where_pods_are_restricted(cluster: Cluster, namespace: str) -> None:
     made = manifest(Answers("orders", namespace, "orders", hub_secret="a", storage_secret="b"))
-    config = host_config(made, operator_of(operator()))
+    config = host_config(made, Settings(processor_image="i", host_service_account="default"))
     pod = toolpod.of_config(namespace, config, image="i", service_account="default", suffix="x", seconds=60)
     assert as_user(cluster, "editor").create(POD, pod, dry_run=True)["metadata"]["name"] == "eventconsumer-tool-x"
 
@@ -149,6 +130,33 @@ def test_rights_are_those_that_the_roles_give(cluster: Cluster, namespace: str) 
         assert lacks == missing, user
         bad = [each for each in rights.look(asked, namespace) if each.level is not Level.OK]
         assert bool(bad) is bool(missing)
+
+
+def test_any_user_finds_the_release_of_a_namespace_unless_two_claim_it(cluster: Cluster, namespace: str) -> None:
+    def apply(values: str) -> str:
+        names = {SERVES + namespace, SERVES_ALL}
+        chart = [each for each in yaml.safe_load_all(rendered_chart(values)) if each]
+        text = yaml.safe_dump_all([each for each in chart if each["metadata"]["name"] in names])
+        cluster.kubectl("apply", "-f", "-", stdin=text)
+        return text
+
+    nobody = as_user(cluster, "nobody")
+    with pytest.raises(Forbidden, match=f"no record that you may read names a release for namespace {namespace}"):
+        serving(nobody, namespace)
+    apply(f"watchNamespaces={{{namespace}}}")
+    deadline = time.monotonic() + HANG_SECONDS
+    asked = ("auth", "can-i", "get", f"clusterroles.rbac.authorization.k8s.io/{SERVES_ALL}", "--as=nobody")
+    while cluster.kubectl(*asked, check=False).stdout.strip() != "yes":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    found = serving(nobody, namespace)
+    assert (found.record, found.namespace) == (SERVES + namespace, "operator-system")
+    second = apply("scope=Cluster")
+    try:
+        with pytest.raises(RefusedError, match=f"several releases claim namespace {namespace}: .*{SERVES_ALL}"):
+            serving(nobody, namespace)
+    finally:
+        cluster.kubectl("delete", "-f", "-", stdin=second)
 
 
 def test_the_stored_definition_has_the_schema_of_this_version(cluster: Cluster) -> None:

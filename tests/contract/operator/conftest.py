@@ -117,9 +117,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     yield from start_cluster(tmp_path_factory.mktemp("apiserver"))
 
 
-def start_cluster(folder: Path) -> Generator[Cluster, None, None]:
-    """An API server with the CRD served, until the generator is closed."""
-    server = ApiServerProcess(folder, users=(OPERATOR_USER,))
+def start_cluster(folder: Path, users: tuple[str, ...] = (OPERATOR_USER,)) -> Generator[Cluster, None, None]:
+    """An API server with the CRD served and these users, until the generator is closed."""
+    server = ApiServerProcess(folder, users)
     server.start()
     try:
         result = Cluster(server)

@@ -92,7 +92,7 @@ def test_an_image_has_no_default_and_names_its_registry(image: str) -> None:
         assert refusal(named) == ""
 
 
-def test_each_served_namespace_gets_roles_and_accounts_and_nothing_is_cluster_wide() -> None:
+def test_each_served_namespace_gets_roles_and_accounts_and_only_its_record_is_cluster_wide() -> None:
     documents = render("--set", "watchNamespaces={a,b}")
 
     def places(kind: str) -> list[tuple[str, str]]:
@@ -104,8 +104,43 @@ def test_each_served_namespace_gets_roles_and_accounts_and_nothing_is_cluster_wi
         assert places(kind) == [(place, name) for place in "ab" for name in names]
     accounts = [(place, f"eventconsumer-{name}") for place in "ab" for name in ("host", "spark")]
     assert places("ServiceAccount") == [*accounts, ("home", "eventconsumer-operator")]
-    assert not of_kind(documents, "ClusterRoleBinding")
-    assert places("ClusterRole") == [("", f"eventconsumer-{name}") for name in ("editor", "tools", "viewer")]
+    # A record is a ClusterRole, because only administrators of the cluster can write it. It permits to read records.
+    records = [("", f"eventconsumer:serves:{place}") for place in "ab"]
+    assert places("ClusterRole") == sorted(
+        [*records, *(("", f"eventconsumer-{name}") for name in ("editor", "tools", "viewer"))]
+    )
+    assert places("ClusterRoleBinding") == records
+    for role in of_kind(documents, "ClusterRole"):
+        name = role["metadata"]["name"]
+        if ("", name) in records:
+            (rule,) = role["rules"]
+            assert (rule["resources"], rule["verbs"]) == (["clusterroles"], ["get"])
+            assert rule["resourceNames"] == [name, "eventconsumer:serves-all"]
+    for binding in of_kind(documents, "ClusterRoleBinding"):
+        assert binding["roleRef"]["name"] == binding["metadata"]["name"]
+        assert [each["name"] for each in binding["subjects"]] == ["system:authenticated"]
+
+
+def test_helm_refuses_a_second_release_for_a_namespace(cluster: Cluster) -> None:
+    namespace = cluster.namespace()
+    served = ("--set", f"watchNamespaces={{{namespace}}}", "--set", "userRoles.enabled=false,crds.enabled=false")
+    record = [each for each in render(*served) if each["metadata"]["name"] == f"eventconsumer:serves:{namespace}"]
+    for each in record:  # as `helm install` marks them
+        each["metadata"]["annotations"] = each["metadata"].get("annotations", {}) | {
+            "meta.helm.sh/release-name": "release",
+            "meta.helm.sh/release-namespace": "home",
+        }
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(record))
+
+    def install(release: str, home: str) -> str:
+        access = ("--kubeconfig", str(cluster.server.kubeconfig()), "--dry-run=server")
+        result = helm("install", release, str(CHART), "-n", home, *access, *REQUIRED, *served)
+        return result.stderr if result.returncode else ""
+
+    assert install("release", "home") == ""
+    assert f'"eventconsumer:serves:{namespace}" in namespace "" exists and cannot be imported' in install(
+        "more", "away"
+    )
 
 
 def test_the_served_namespaces_have_no_default() -> None:
@@ -131,6 +166,8 @@ def test_the_notes_warn_of_its_own_namespace_and_of_images_without_digest(cluste
     assert "WARNING" not in notes("--set", pinned)
     assert own in notes("--set", f"{pinned},watchNamespaces={{home,shop}}")
     assert "image.spark has no digest" in notes()
+    unread = "recordReaders is empty"
+    assert unread not in notes("--set", pinned) and unread in notes("--set-json", "recordReaders=[]")
 
 
 def test_no_role_reaches_secrets_or_wildcards() -> None:

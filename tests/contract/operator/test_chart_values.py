@@ -4,6 +4,7 @@ import base64
 import importlib.util
 import json
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.labels import COMPONENT_HOST, LABEL_CONSUMER
 from eventconsumer_api.programs import ENV_PREFIX_PATTERN, OWN_ENV_WORDS
+from eventconsumer_cli.kube.releases import SERVES, SERVES_ALL, releases_of
 from eventconsumer_operator.fleet.key import FleetKey
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.resource.names import child_labels
@@ -184,12 +186,44 @@ def test_cluster_scope_has_cluster_roles_and_makes_no_accounts_elsewhere() -> No
     everywhere = one("ClusterRole", "eventconsumer-operator", scope)
     assert everywhere["rules"] == rules["eventconsumer-operator"], "the same rights, in more places"
     documents = render("--set", "scope=Cluster,metrics.podMonitor.enabled=true")
-    (binding,) = of_kind(documents, "ClusterRoleBinding")
+    binding, readers = of_kind(documents, "ClusterRoleBinding")
     assert binding["metadata"]["name"] == "eventconsumer-operator" and binding["subjects"][0]["namespace"] == "home"
+    assert readers["metadata"]["name"] == readers["roleRef"]["name"] == "eventconsumer:serves-all"
     assert not of_kind(documents, "Role") and not of_kind(documents, "RoleBinding")
     assert [each["metadata"]["name"] for each in of_kind(documents, "ServiceAccount")] == ["eventconsumer-operator"]
     (monitor,) = of_kind(documents, "PodMonitor")
     assert monitor["spec"]["namespaceSelector"] == {"any": True}
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        (),
+        ('allowInsecureEndpoints=true', 'hostServiceAccount.name="mine"'),
+        ('hubSuffixes=["*.Hubs.example.com"]', 'storageSuffixes=["example.com"]'),
+        ('schemaRegistries=["https://registry.example.com/a"]',),
+        ('scope="Cluster"',),
+    ],
+)  # fmt: skip
+def test_the_record_says_what_the_operator_is_told(choice: tuple[str, ...]) -> None:
+    told = settings_of(*choice)
+    served = [f"eventconsumer:serves:{each}" if each else "eventconsumer:serves-all" for each in told.namespaces]
+    for name in served:
+        (release,) = releases_of(one("ClusterRole", name, *choice))
+        assert (release.namespace, release.version) == ("home", version("eventconsumer-cli"))
+        said = release.settings
+        assert said.processor_image == told.processor_image
+        assert said.host_service_account == told.host_service_account
+        assert said.allow_insecure_endpoints == told.allow_insecure_endpoints
+        assert (said.hub_suffixes or AZURE_HUB_SUFFIXES) == told.hub_suffixes
+        assert (said.storage_suffixes or AZURE_STORAGE_SUFFIXES) == told.storage_suffixes
+        assert said.schema_registries == told.schema_registries
+
+
+def test_readers_of_the_record_are_the_administrators_choice() -> None:
+    binding = one("ClusterRoleBinding", "eventconsumer:serves:shop", 'recordReaders=["developers"]')
+    assert [(each["kind"], each["name"]) for each in binding["subjects"]] == [("Group", "developers")]
+    assert count("ClusterRoleBinding", "recordReaders=[]") == 0
 
 
 def test_the_fleets_key() -> None:
@@ -214,7 +248,7 @@ def test_the_fleets_key() -> None:
 
 
 def test_roles_for_people() -> None:
-    assert count("ClusterRole", "userRoles.enabled=false") == 0
+    assert count("ClusterRole", "userRoles.enabled=false") == 1, "the record"
     viewer, editor = one("ClusterRole", "eventconsumer-viewer"), one("ClusterRole", "eventconsumer-editor")
     verbs = {verb for rule in viewer["rules"] for verb in rule["verbs"]}
     assert verbs == {"get", "list", "watch"}
@@ -398,6 +432,17 @@ def test_overlays_build_and_the_api_server_accepts_them(overlay: str, cluster: C
     assert namespace not in settings.namespaces, "a driver in its namespace could create pods with its account"
     roles = {each["metadata"]["namespace"] for each in of_kind(documents, "Role")}
     assert roles == set(settings.namespaces) - {""}
+    records = [each for each in of_kind(documents, "ClusterRole") if ":" in each["metadata"]["name"]]
+    names = [SERVES + each if each else SERVES_ALL for each in settings.namespaces]
+    assert [each["metadata"]["name"] for each in records] == names
+    assert {each["resourceNames"][0] for record in records for each in record["rules"]} == set(names)
+    bindings = {each["metadata"]["name"]: each["roleRef"]["name"] for each in of_kind(documents, "ClusterRoleBinding")}
+    assert {name: bindings[name] for name in names} == {name: name for name in names}
+    for record in records:
+        (release,) = releases_of(record)
+        assert release.namespace == namespace
+        assert release.settings.processor_image == settings.processor_image
+        assert release.settings.host_service_account == settings.host_service_account
     for place in {namespace, *roles}:
         labels = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}
         cluster.kubectl("apply", "-f", "-", stdin=json.dumps(labels))

@@ -66,6 +66,8 @@ def operator() -> list[dict[str, Any]]:
     documents = [item for name in files for item in yaml.safe_load_all((ROOT / "kustomize" / name).read_text())]
     text = json.dumps(documents).replace('"eventconsumer-system"', f'"{NAMESPACE}"')
     text = text.replace('"event-consumers"', f'"{NAMESPACE}"').replace("=event-consumers", f"={NAMESPACE}")
+    text = text.replace("serves:event-consumers", f"serves:{NAMESPACE}")
+    text = text.replace("eventconsumer.io/eventconsumer-system", f"eventconsumer.io/{NAMESPACE}")
     for name in ("operator", "processor", "spark"):
         text = text.replace(f"registry.invalid/eventconsumer/{name}:0.1.0", image(name))
     rendered: list[dict[str, Any]] = json.loads(text)

@@ -1,7 +1,9 @@
 """A cluster in which programs of the host image run: pods start, programs answer what a test says."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 from eventconsumer_api import labels
@@ -9,6 +11,7 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_cli.errors import NotFound
 from eventconsumer_cli.kube.exec import Sink
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, STATEFUL_SET
+from eventconsumer_cli.kube.releases import ANNOTATION
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.hosts import stateful_set
 from eventconsumer_operator.resource.observed import consumer_from
@@ -115,6 +118,19 @@ def resource(**spec: Any) -> Manifest:
         "metadata": {"name": "orders", "namespace": "shop", "uid": "uid-of-orders", "resourceVersion": "1"},
         "spec": SPEC | spec,
     }
+
+
+def record(
+    name: str = "eventconsumer:serves:shop",
+    namespace: str = "operators",
+    own: str = version("eventconsumer-cli"),
+    **settings: object,
+) -> Manifest:
+    """The record of a release in a namespace, with the image of `SETTINGS`."""
+    said = {"version": 1, "processorImage": "processor:1", "hostServiceAccount": "eventconsumer-host"} | settings
+    annotations = {f"{ANNOTATION}{namespace}": json.dumps(said)}
+    labels = {"app.kubernetes.io/version": own}
+    return {"metadata": {"name": name, "labels": labels, "annotations": annotations}, "rules": []}
 
 
 def hosts_of(consumer: Manifest) -> Manifest:

@@ -6,18 +6,27 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import pytest
 
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_cli.doctor import registry as registry_check
-from eventconsumer_cli.kube.kinds import ACCESS_REVIEW, CONFIG_MAP, DEFINITION, DEPLOYMENT, EVENT_CONSUMER, POD, SECRET
+from eventconsumer_cli.kube.kinds import (
+    ACCESS_REVIEW,
+    CLUSTER_ROLE,
+    CONFIG_MAP,
+    DEFINITION,
+    DEPLOYMENT,
+    EVENT_CONSUMER,
+    POD,
+    SECRET,
+)
+from eventconsumer_cli.kube.releases import SERVES_ALL
 from eventconsumer_operator.plan.network import COMPONENTS
 from tests.support.registry import StandInRegistry
 from tests.unit.cli.fakes import EFFECTIVE, HEALTHY
-from tests.unit.cli.inside import HANDLER, Inside, cluster_with, resource
+from tests.unit.cli.inside import HANDLER, Inside, cluster_with, record, resource
 from tests.unit.cli.running import Ran, Shell, definition
 
 CHECKS: list[dict[str, Any]] = [
@@ -62,21 +71,15 @@ def clinic() -> Clinic:
         cluster.put(SECRET, {"metadata": {"name": name, "namespace": "shop"}, "data": {"connectionString": value}})
     served = {"status": {"conditions": [{"type": "Established", "status": "True"}]}}
     cluster.put(DEFINITION, copy.deepcopy(definition()) | served)
+    cluster.put(CLUSTER_ROLE, record())
     cluster.put(DEPLOYMENT, operator())
     return cluster
 
 
-def operator(*arguments: str, own: str = version("eventconsumer-cli"), ready: int = 1) -> Manifest:
-    """The operator's Deployment as the chart makes it."""
-    labels = {"app.kubernetes.io/name": "eventconsumer", "app.kubernetes.io/component": "operator"}
-    images = ("--processor-image=processor:1", "--spark-image=s")
-    container = {"name": "operator", "image": "operator:1", "args": [*images, *(arguments or ("--namespace=shop",))]}
+def operator(ready: int = 1) -> Manifest:
+    """What is read of the operator's Deployment."""
     metadata = {"name": "eventconsumer-operator", "namespace": "operators"}
-    return {
-        "metadata": metadata | {"labels": labels | {"app.kubernetes.io/version": own}},
-        "spec": {"replicas": 1, "template": {"spec": {"containers": [container]}}},
-        "status": {"readyReplicas": ready},
-    }
+    return {"metadata": metadata, "spec": {"replicas": 1}, "status": {"readyReplicas": ready}}
 
 
 def findings(seen: Ran, *levels: str) -> dict[str, str]:
@@ -94,12 +97,6 @@ def test_all_is_well(shell: Shell) -> None:
     }  # fmt: skip
     text = shell.run(clinic(), "doctor").out
     assert "all well: " in text and "secret@" not in text and "sb://" not in text
-
-
-def two_operators(cluster: Clinic) -> None:
-    second = operator("--all-namespaces")
-    second["metadata"]["namespace"] = "more"
-    cluster.put(DEPLOYMENT, second)
 
 
 def empty_key(cluster: Clinic) -> None:
@@ -140,16 +137,22 @@ def above_the_limit(cluster: Clinic) -> None:
         (lambda clinic: clinic.remove(SECRET, "shop", "orders-hub"), 2, "secret", "the Secret does not exist"),
         (empty_key, 2, "secret", "the Secret has connectionString, other"),
         (
-            lambda clinic: clinic.remove(DEPLOYMENT, "operators", "eventconsumer-operator"),
-            2, "operator", "no operator serves namespace shop: none is installed",
+            lambda clinic: clinic.remove(CLUSTER_ROLE, "", "eventconsumer:serves:shop"),
+            2, "operator", "no record names a release for namespace shop",
         ),
         (
-            lambda clinic: clinic.put(DEPLOYMENT, operator("--namespace=other")),
-            2, "operator", "operators/eventconsumer-operator serves other",
+            lambda clinic: clinic.remove(DEPLOYMENT, "operators", "eventconsumer-operator"),
+            2, "operator", "there is no Deployment operators/eventconsumer-operator",
         ),
-        (lambda clinic: clinic.put(DEPLOYMENT, operator(ready=0)), 2, "operator", "0 of 1 replicas are ready"),
-        (lambda clinic: clinic.put(DEPLOYMENT, operator(own="0.0.1")), 1, "versions", "is 0.0.1, this plugin"),
-        (two_operators, 1, "operator", "several operators serve namespace shop"),
+        (
+            lambda clinic: clinic.put(DEPLOYMENT, operator(ready=0)),
+            2, "operator", "0 of 1 replicas of operators/eventconsumer-operator are ready",
+        ),
+        (lambda clinic: clinic.put(CLUSTER_ROLE, record(own="0.0.1")), 1, "versions", "is 0.0.1, this plugin"),
+        (
+            lambda clinic: clinic.put(CLUSTER_ROLE, record(SERVES_ALL, "more")),
+            2, "operator", "several releases claim namespace shop",
+        ),
         (
             lambda clinic: clinic.remove(DEFINITION, "", "eventconsumers.eventconsumer.io"),
             2, "definition", "does not have eventconsumers.eventconsumer.io",
@@ -250,6 +253,13 @@ def test_without_rights_to_read_a_check_is_unknown(shell: Shell) -> None:
     cluster.forbidden = {"secrets", "deployments", "customresourcedefinitions"}
     seen = shell.run(cluster, "doctor", "orders", "-o", "json")
     assert seen.code == 0 and set(findings(seen, "unknown")) == {"secret", "operator", "definition"}
+    assert (
+        "serves namespace shop; you have no permission to read its Deployment" in findings(seen, "unknown")["operator"]
+    )
+    cluster.forbidden = {"clusterroles"}
+    seen = shell.run(cluster, "doctor", "orders", "-o", "json")
+    assert seen.code == 0 and set(findings(seen, "unknown")) == {"operator"}
+    assert "no record that you may read names a release for namespace shop" in findings(seen, "unknown")["operator"]
 
 
 def test_without_a_host_a_pod_is_asked_and_without_a_consumer_the_cluster(shell: Shell) -> None:
@@ -274,7 +284,7 @@ def with_registry(url: str = REGISTRY, *, allowed: str = REGISTRY, **registry: A
     given = {"type": "Confluent", "url": url} | registry
     consumer["spec"]["spark"] = {"output": {"path": "p", "body": {"type": "Avro", "registry": given}}}
     consumer["status"]["effective"] = EFFECTIVE | {"sparkImage": "spark:1"}
-    cluster.put(DEPLOYMENT, operator("--namespace=shop", f"--schema-registry={allowed}"))
+    cluster.put(CLUSTER_ROLE, record(schemaRegistries=[allowed]))
     return cluster
 
 
@@ -324,6 +334,16 @@ def test_a_registry_that_is_not_allowed_is_told_and_not_connected_to(shell: Shel
     assert f"{REGISTRY} is not an allowed schema registry (https://other.example.com)" in detail
     assert remedy == "correct the URL, or ask the operator's administrator to extend schemaRegistries"
     assert shell.run(cluster, "doctor", "orders").code == 2 and cluster.made == []
+
+
+def test_a_registry_that_nobody_is_known_to_allow_is_not_connected_to(shell: Shell) -> None:
+    cluster = with_registry()
+    cluster.forbidden = {"clusterroles"}
+    level, detail, remedy = of_registry(shell.run(cluster, "doctor", "orders", "-o", "json"))
+    assert (
+        level == "unknown" and "whether the administrator allows it is unknown" in detail and "recordReaders" in remedy
+    )
+    assert cluster.made == []
 
 
 def test_a_registry_that_no_pod_could_ask_is_told(shell: Shell) -> None:

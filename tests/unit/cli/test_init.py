@@ -1,26 +1,26 @@
 """init: a manifest that the models accept, checked from inside, and nothing left behind."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from eventconsumer_api.endpoints import AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_cli.commands.init import ask
 from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.init.manifest import Answers, host_config, manifest
-from eventconsumer_cli.kube.kinds import DEPLOYMENT
-from eventconsumer_cli.kube.operators import operator_of
+from eventconsumer_cli.kube.kinds import CLUSTER_ROLE
+from eventconsumer_cli.kube.releases import SERVES_ALL, releases_of
 from eventconsumer_operator.plan.config import host_config as operators_config
 from eventconsumer_operator.resource.observed import consumer_from
 from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings
-from tests.unit.cli.inside import Inside
+from tests.unit.cli.inside import Inside, record
 from tests.unit.cli.running import Shell
-from tests.unit.cli.test_doctor import operator
 
 SECRETS = ("--hub", "orders", "--hub-secret", "orders-hub", "--storage-secret", "orders-storage/blob")
 IDENTITY = ("--hub", "orders", "--client-id", "0000", "--hub-namespace", "shop.servicebus.windows.net",
@@ -28,12 +28,12 @@ IDENTITY = ("--hub", "orders", "--client-id", "0000", "--hub-namespace", "shop.s
 
 
 class Inquired(Inside):
-    """A cluster with an operator, whose image answers `check`."""
+    """A cluster with a release, whose image of hosts answers `check`."""
 
     def __init__(self, *, ok: bool = True) -> None:
         super().__init__(self._check)
         self.ok = ok
-        self.put(DEPLOYMENT, operator("--namespace=shop", "--allow-insecure-endpoints"))
+        self.put(CLUSTER_ROLE, record(allowInsecureEndpoints=True, hubSuffixes=["hubs.example.com"]))
 
     def _check(self, command: Sequence[str], stdin: bytes | None) -> tuple[int, str, str]:
         assert list(command) == ["eventconsumer", "check", "--config-json", "-", "-o", "json"]
@@ -55,6 +55,13 @@ def test_the_manifest_is_written_after_the_check(shell: Shell, tmp_path: Path) -
     assert ("eventconsumers", "shop", "orders") not in cluster.objects, "it creates nothing"
     (pod,) = cluster.made
     assert cluster.tool_pods == [] and pod["spec"]["containers"][0]["image"] == "processor:1"
+    assert pod["spec"]["serviceAccountName"] == "eventconsumer-host"
+    named = (
+        f"pod shop/{pod['metadata']['name']} with image processor:1 and service account eventconsumer-host is created"
+    )
+    assert named in seen.err
+    assert cluster.config.hub_suffixes == ("hubs.example.com",)
+    assert cluster.config.storage_suffixes == AZURE_STORAGE_SUFFIXES, "the record says nothing of them"
     mounted = {each["name"]: each["secret"]["secretName"] for each in pod["spec"]["volumes"] if "secret" in each}
     assert mounted == {"event-hub": "orders-hub", "lease-store": "orders-storage", "sink": "orders-storage"}
 
@@ -81,18 +88,99 @@ def test_identity_needs_no_secret(shell: Shell) -> None:
     assert not any("secret" in volume for volume in pod["spec"]["volumes"])
 
 
-def test_without_an_operator_the_image_must_be_named(shell: Shell) -> None:
+@pytest.mark.parametrize(("forbidden", "code"), [(set(), 1), ({"clusterroles"}, 4)])
+def test_without_a_record_the_image_must_be_named(shell: Shell, forbidden: set[str], code: int) -> None:
     cluster = Inquired()
     cluster.objects.clear()
+    cluster.forbidden = forbidden
     seen = shell.run(cluster, "init", "orders", *SECRETS, "-f", "-")
-    assert seen.code == 1 and "--image" in seen.err
+    assert seen.code == code and cluster.made == []
+    assert "names a release for namespace shop" in seen.err
+    assert "add shop to the chart's watchNamespaces" in seen.err and "--image" in seen.err
     seen = shell.run(cluster, "init", "orders", *SECRETS, "-f", "-", "--image", "mine:1")
-    assert seen.code == 0 and cluster.made[0]["spec"]["containers"][0]["image"] == "mine:1"
+    (pod,) = cluster.made
+    assert seen.code == 0 and pod["spec"]["containers"][0]["image"] == "mine:1"
+    assert pod["spec"]["serviceAccountName"] == "eventconsumer-host"
+    assert "with image mine:1 and service account eventconsumer-host" in seen.err
+
+
+def test_a_release_for_all_namespaces_is_believed_alone_and_its_settings_beside_another_image(shell: Shell) -> None:
+    cluster = Inquired()
+    cluster.remove(CLUSTER_ROLE, "", "eventconsumer:serves:shop")
+    cluster.put(CLUSTER_ROLE, record(SERVES_ALL, hostServiceAccount="default"))
+    assert shell.run(cluster, "init", "orders", *SECRETS, "-f", "-").code == 0
+    assert shell.run(cluster, "init", "orders", *SECRETS, "-f", "-", "--image", "mine:1").code == 0
+    pods = [(pod["spec"]["containers"][0]["image"], pod["spec"]["serviceAccountName"]) for pod in cluster.made]
+    assert pods == [("processor:1", "default"), ("mine:1", "default")]
+
+
+def two_records(cluster: Inquired) -> None:
+    cluster.put(CLUSTER_ROLE, record(SERVES_ALL, "more"))
+
+
+def two_in_one(cluster: Inquired) -> None:
+    own, other = record(), record(namespace="more")
+    own["metadata"]["annotations"] |= other["metadata"]["annotations"]
+    cluster.put(CLUSTER_ROLE, own)
+
+
+def no_annotation(cluster: Inquired) -> None:
+    cluster.put(CLUSTER_ROLE, {"metadata": {"name": "eventconsumer:serves:shop"}, "rules": []})
+
+
+def written(**settings: object) -> Callable[[Inquired], object]:
+    return lambda cluster: cluster.put(CLUSTER_ROLE, record(**settings))
+
+
+def no_json(cluster: Inquired) -> None:
+    made = record()
+    made["metadata"]["annotations"] = dict.fromkeys(made["metadata"]["annotations"], "processor:1")
+    cluster.put(CLUSTER_ROLE, made)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (
+            two_records,
+            "several releases claim namespace shop: the release in namespace operators (ClusterRole "
+            "eventconsumer:serves:shop) and the release in namespace more (ClusterRole eventconsumer:serves-all)",
+        ),
+        (
+            two_in_one,
+            "several releases claim namespace shop: the release in namespace more (ClusterRole "
+            "eventconsumer:serves:shop) and the release in namespace operators (ClusterRole eventconsumer:serves:shop)",
+        ),
+        (no_annotation, "is damaged: it has no annotation installation.eventconsumer.io/<namespace>"),
+        (no_json, "is damaged: installation.eventconsumer.io/operators: Invalid JSON"),
+        (written(version=2), "is damaged: installation.eventconsumer.io/operators.version: Input should be 1"),
+        (written(processorImage=""), "installation.eventconsumer.io/operators.processorImage: String should have"),
+        (written(hostServiceAccount=None), "installation.eventconsumer.io/operators.hostServiceAccount: Input should"),
+        (written(allowInsecureEndpoints="yes"), "operators.allowInsecureEndpoints: Input should be a valid boolean"),
+        (written(hubSuffixes="example.com"), "operators.hubSuffixes: Input should be a valid "),
+    ],
+)
+def test_records_that_disagree_or_are_damaged_are_refused(
+    shell: Shell, spoil: Callable[[Inquired], object], said: str
+) -> None:
+    cluster = Inquired()
+    spoil(cluster)
+    for more in ((), ("--image", "mine:1")):
+        seen = shell.run(cluster, "init", "orders", *SECRETS, "-f", "-", *more)
+        assert seen.code == 2 and cluster.made == [], seen
+        assert said in seen.err and "ask an administrator of the cluster" in seen.err
+
+
+def test_a_record_of_a_newer_chart_may_say_more(shell: Shell) -> None:
+    cluster = Inquired()
+    written(allowInsecureEndpoints=True, future=1)(cluster)
+    assert shell.run(cluster, "init", "orders", *SECRETS, "-f", "-").code == 0
 
 
 def test_the_configuration_equals_the_operator_s() -> None:
     resource = manifest(Answers("orders", "shop", "orders", hub_secret="a", storage_secret="b"))
-    own = host_config(resource, operator_of(operator()))
+    (release,) = releases_of(record())
+    own = host_config(resource, release.settings)
     consumer = consumer_from(resource | {"metadata": resource["metadata"] | {"uid": "", "resourceVersion": "1"}})
     settings = Settings(namespaces=("shop",), processor_image="p", spark_image="s")
     theirs = operators_config(consumer, parse_spec(resource["spec"]), settings)

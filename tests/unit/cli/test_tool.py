@@ -39,9 +39,19 @@ def test_the_exit_code_is_the_programs(shell: Shell) -> None:
 def test_without_a_host_a_pod_is_made_and_removed(shell: Shell) -> None:
     cluster = cluster_with(prints, hosts=False)
     seen = shell.run(cluster, "lag")
-    assert seen.code == 0 and "is created for this command and deleted afterwards" in seen.err
+    (name,) = (pod["metadata"]["name"] for pod in cluster.made)
+    pod = f"pod shop/{name} with image processor:1 and service account eventconsumer-host"
+    assert seen.code == 0 and f"{pod} is created for this command and deleted afterwards" in seen.err
     assert [call.container for call in cluster.calls] == ["tool"]
     assert len(cluster.made) == 1 and cluster.tool_pods == []
+
+
+def test_the_stateful_set_of_something_else_is_no_template(shell: Shell) -> None:
+    cluster = cluster_with(prints, hosts=False)
+    cluster.objects["statefulsets", "shop", "orders-host"]["metadata"]["ownerReferences"][0]["uid"] = "another"
+    seen = shell.run(cluster, "lag")
+    assert seen.code == 2 and "StatefulSet shop/orders-host does not belong to this EventConsumer" in seen.err
+    assert cluster.made == []
 
 
 def test_only_a_ready_host_is_asked_and_none_with_new_pod(shell: Shell) -> None:

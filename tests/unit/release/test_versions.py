@@ -16,6 +16,7 @@ _PLACES = (
     "helm/eventconsumer/Chart.yaml",
     "kustomize/base/operator.yaml",
     "kustomize/base-cluster/operator.yaml",
+    "kustomize/served/namespace.yaml",
 )
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
 from eventconsumer_cli.doctor import sharing
 from eventconsumer_cli.doctor.findings import Finding, Level, exit_code, view
@@ -17,7 +16,7 @@ from eventconsumer_cli.errors import ClusterError, Failed, Forbidden, NotFound, 
 from eventconsumer_cli.hosttool import toolbox
 from eventconsumer_cli.init.manifest import Answers, host_config, manifest, render
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER
-from eventconsumer_cli.kube.operators import Operator, find
+from eventconsumer_cli.kube.releases import Settings, serving
 from eventconsumer_cli.output import Format
 from eventconsumer_cli.session import Session
 
@@ -58,7 +57,7 @@ def init(
         bool, typer.Option("--check/--no-check", help="Check hub and storage from a temporary pod.")
     ] = True,
     image: Annotated[
-        _Text, typer.Option("--image", help="Processor image of that pod. Default: the operator's.")
+        _Text, typer.Option("--image", help="Processor image of that pod. Default: that of the namespace's release.")
     ] = None,
 ) -> None:
     """Write the manifest of a consumer from options or answers, and check it first.
@@ -157,10 +156,10 @@ def _look_inside(session: Session, resource: dict[str, Any], image: str | None) 
     Raises:
         RefusedError: The check failed, and the user did not confirm.
     """
-    operator = _operator(session, image)
-    config = host_config(resource, operator)
+    settings = _settings(session, image)
+    config = host_config(resource, settings)
     place = toolbox(session).for_config(
-        session.namespace, config, operator.processor_image, operator.host_service_account
+        session.namespace, config, settings.processor_image, settings.host_service_account
     )
     with place as tool:
         findings: list[Finding] = checks(tool, ["check", "--config-json", "-", "-o", "json"], config.to_json().encode())
@@ -172,31 +171,22 @@ def _look_inside(session: Session, resource: dict[str, Any], image: str | None) 
         session.out.note("hub and storage can be reached")
 
 
-def _operator(session: Session, image: str | None) -> Operator:
-    """The operator that will serve it; not required if the user names an image.
+def _settings(session: Session, image: str | None) -> Settings:
+    """Settings of the release that will serve it; no release is required if the user names an image.
 
     Raises:
         NotFound: There is none.
+        Forbidden: There is none that the user may read.
+        RefusedError: A record is damaged, or several releases claim the namespace.
     """
-    namespace = session.namespace
     try:
-        found = [each for each in find(session.cluster, [namespace, "eventconsumer-system"]) if each.serves(namespace)]
-    except Forbidden as error:
+        found = serving(session.cluster, session.namespace).settings
+    except (NotFound, Forbidden) as error:
         if image is None:
-            raise Forbidden(str(error), "name the processor image with --image, or add --no-check") from error
-        found = []
-    if found:
-        return replace(found[0], processor_image=image or found[0].processor_image)
-    if image is None:
-        raise NotFound(
-            f"no operator serves namespace {namespace}, so the processor image is unknown",
-            "install the chart (watchNamespaces), name the image with --image, or add --no-check",
-        )
-    return Operator(
-        namespace="", name="", version="", image="", desired=0, ready=0, namespaces=(), processor_image=image,
-        host_service_account=HOST_SERVICE_ACCOUNT, allow_insecure_endpoints=False, hub_suffixes=AZURE_HUB_SUFFIXES,
-        storage_suffixes=AZURE_STORAGE_SUFFIXES, schema_registries=(),
-    )  # fmt: skip
+            remedy = f"{error.remedy}; or name a processor image that you trust with --image, or add --no-check"
+            raise type(error)(str(error), remedy) from error
+        return Settings(processor_image=image, host_service_account=HOST_SERVICE_ACCOUNT)
+    return found.model_copy(update={"processor_image": image}) if image else found
 
 
 def _write(session: Session, resource: dict[str, Any], target: str) -> None:

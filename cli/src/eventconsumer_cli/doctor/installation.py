@@ -1,4 +1,4 @@
-"""Checks of the installation: CRD, operator, and whether their versions match."""
+"""Checks of the installation: CRD, release and its operator, and whether their versions match."""
 
 import hashlib
 import json
@@ -10,12 +10,14 @@ from eventconsumer_api.crdgen import custom_resource_definition
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.v1alpha1 import GROUP, PLURAL, VERSION
 from eventconsumer_cli.doctor.findings import Finding, Level
-from eventconsumer_cli.errors import Forbidden, NotFound
+from eventconsumer_cli.errors import Forbidden, NotFound, RefusedError
 from eventconsumer_cli.kube.cluster import Cluster
-from eventconsumer_cli.kube.kinds import DEFINITION
-from eventconsumer_cli.kube.operators import LABEL_VERSION, Operator, find
+from eventconsumer_cli.kube.kinds import DEFINITION, DEPLOYMENT
+from eventconsumer_cli.kube.releases import LABEL_VERSION, Release, serving
 
 DEFINITION_NAME = f"{PLURAL}.{GROUP}"
+OPERATOR = "eventconsumer-operator"
+"""Name of the chart's Deployment."""
 _INSTALL = "install the chart helm/eventconsumer, or kubectl apply --server-side -f crds/eventconsumers.yaml"
 _UPGRADE = "upgrade the chart, and this plugin to the same version; see docs/how-to/upgrade.md"
 
@@ -23,11 +25,11 @@ _EXACT = 2**53  # above this limit not every integer is a float
 
 
 def look(cluster: Cluster, namespaces: list[str]) -> Iterator[Finding]:
-    """Check the CRD and the operators.
+    """Check the CRD and the releases.
 
     Args:
         cluster: The cluster.
-        namespaces: Namespaces that an operator must serve.
+        namespaces: Namespaces that a release must serve.
     """
     try:
         definition = cluster.get(DEFINITION, "", DEFINITION_NAME)
@@ -37,15 +39,19 @@ def look(cluster: Cluster, namespaces: list[str]) -> Iterator[Finding]:
         yield Finding("definition", Level.UNKNOWN, f"you have no permission to read it: {error}")
     else:
         yield from judge_definition(definition)
-    try:
-        operators = find(cluster, namespaces)
-    except Forbidden as error:
-        yield Finding("operator", Level.UNKNOWN, f"you have no permission to list it: {error}")
-        return
+    releases: dict[str, Release] = {}
     for namespace in namespaces:
-        yield judge_operators(operators, namespace)
-    for each in operators:
-        yield from judge_versions(each)
+        try:
+            release = serving(cluster, namespace)
+        except Forbidden as error:
+            yield Finding("operator", Level.UNKNOWN, str(error), error.remedy)
+        except (NotFound, RefusedError) as error:
+            yield Finding("operator", Level.BROKEN, str(error), error.remedy)
+        else:
+            yield operator_of(cluster, release, namespace)
+            releases[release.namespace] = release
+    for release in releases.values():
+        yield judge_version(release)
 
 
 def judge_definition(definition: Manifest) -> Iterator[Finding]:
@@ -90,49 +96,30 @@ def _as_served(node: Any) -> Any:
     return float(node) if isinstance(node, int) and abs(node) > _EXACT else node
 
 
-def judge_operators(operators: list[Operator], namespace: str) -> Finding:
-    """Whether exactly one operator serves a namespace, and is ready."""
-    serving = [each for each in operators if each.serves(namespace)]
-    if not serving:
-        others = "; ".join(f"{each.namespace}/{each.name} serves {', '.join(each.namespaces)}" for each in operators)
-        return Finding(
-            "operator",
-            Level.BROKEN,
-            f"no operator serves namespace {namespace}" + (f": {others}" if others else ": none is installed"),
-            f"add {namespace} to the chart's watchNamespaces" if operators else _INSTALL,
-        )
-    names = ", ".join(f"{each.namespace}/{each.name}" for each in serving)
-    if len(serving) > 1:
-        return Finding(
-            "operator",
-            Level.WARNING,
-            f"several operators serve namespace {namespace}: {names}",
-            "configure one release of the chart for each namespace (watchNamespaces)",
-        )
-    (only,) = serving
-    if not only.ready:
-        return Finding(
-            "operator",
-            Level.BROKEN,
-            f"{names}: {only.ready} of {only.desired} replicas are ready",
-            f"kubectl -n {only.namespace} describe deployment {only.name} and its pods' logs show the cause",
-        )
-    return Finding("operator", Level.OK, f"{names} serves namespace {namespace}, {only.ready} of {only.desired} ready")
+def operator_of(cluster: Cluster, release: Release, namespace: str) -> Finding:
+    """Whether the operator of the release that serves a namespace is ready."""
+    serves = f"{release} serves namespace {namespace}"
+    name = f"{release.namespace}/{OPERATOR}"
+    look = f"kubectl -n {release.namespace} describe deployment {OPERATOR} and its pods' logs show the cause"
+    try:
+        deployment = cluster.get(DEPLOYMENT, release.namespace, OPERATOR)
+    except Forbidden as error:
+        return Finding("operator", Level.UNKNOWN, f"{serves}; you have no permission to read its Deployment: {error}")
+    except NotFound:
+        return Finding("operator", Level.BROKEN, f"{serves}, but there is no Deployment {name}", _INSTALL)
+    ready, desired = deployment.get("status", {}).get("readyReplicas", 0), deployment["spec"].get("replicas", 1)
+    told = f"{serves}, {ready} of {desired} replicas of {name} are ready"
+    return Finding("operator", Level.OK, told) if ready else Finding("operator", Level.BROKEN, told, look)
 
 
-def judge_versions(operator: Operator) -> Iterator[Finding]:
-    """Whether operator and plugin have the same version."""
-    if not operator.version:
-        yield Finding("versions", Level.UNKNOWN, f"the version of {operator.namespace}/{operator.name} is unknown")
-    elif operator.version != _own():
-        yield Finding(
-            "versions",
-            Level.WARNING,
-            f"operator {operator.namespace}/{operator.name} is {operator.version}, this plugin {_own()}",
-            _UPGRADE,
-        )
-    else:
-        yield Finding("versions", Level.OK, f"operator and plugin are {_own()}, hosts run {operator.processor_image}")
+def judge_version(release: Release) -> Finding:
+    """Whether a release and the plugin have the same version."""
+    if not release.version:
+        return Finding("versions", Level.UNKNOWN, f"the version of {release} is unknown")
+    if release.version != _own():
+        return Finding("versions", Level.WARNING, f"{release} is {release.version}, this plugin {_own()}", _UPGRADE)
+    image = release.settings.processor_image
+    return Finding("versions", Level.OK, f"release and plugin are {_own()}, hosts run {image}")
 
 
 def _own() -> str:

@@ -17,9 +17,9 @@ from eventconsumer_api.v1alpha1 import Proxy
 from eventconsumer_cli.doctor.findings import Finding, Level
 from eventconsumer_cli.doctor.inside import checks
 from eventconsumer_cli.errors import CliError
-from eventconsumer_cli.kube import operators
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.kube.kinds import namespace_of
+from eventconsumer_cli.kube.releases import serving
 from eventconsumer_cli.kube.toolbox import Toolbox
 
 CHECK = "schema-registry"
@@ -70,14 +70,13 @@ def look(cluster: Cluster, toolbox: Toolbox | None, consumer: Manifest) -> Itera
 
 
 def _refused(cluster: Cluster, namespace: str, registry: Registry) -> Finding | None:
-    """Why the administrator does not allow the registry; None: it is allowed, or that is unknown."""
+    """Why no check connects to the registry; None: the administrator allows it."""
     try:
-        found = operators.find(cluster, [namespace])
-    except CliError:
-        return None  # the finding `operator` tells it
-    for each in found:
-        problem = registry_problem(registry.url, each.schema_registries)
-        if each.serves(namespace) and not each.allow_insecure_endpoints and problem:
-            cause, _, remedy = problem.message.partition(": ")
-            return Finding(CHECK, Level.BROKEN, f"spec.spark.output.body.registry.url: {cause}", remedy)
-    return None
+        settings = serving(cluster, namespace).settings
+    except CliError as error:
+        return Finding(CHECK, Level.UNKNOWN, f"whether the administrator allows it is unknown: {error}", error.remedy)
+    problem = registry_problem(registry.url, settings.schema_registries)
+    if settings.allow_insecure_endpoints or not problem:
+        return None
+    cause, _, remedy = problem.message.partition(": ")
+    return Finding(CHECK, Level.BROKEN, f"spec.spark.output.body.registry.url: {cause}", remedy)

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from eventconsumer_api.crdgen import NAME_MAX
+from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.host_config import (
     BlobLocation,
     HostConfig,
@@ -19,7 +20,7 @@ from eventconsumer_api.host_config import (
 from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential, proxy_config
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND, EventConsumerSpec
 from eventconsumer_cli.errors import Failed
-from eventconsumer_cli.kube.operators import Operator
+from eventconsumer_cli.kube.releases import Settings
 
 DEFAULT_KEY = "connectionString"
 _GRACE_SECONDS = 60
@@ -99,12 +100,12 @@ def parse(spec: Mapping[str, Any]) -> EventConsumerSpec:
         raise Failed(f"{path}: {first['msg']}") from error
 
 
-def host_config(resource: Mapping[str, Any], operator: Operator) -> HostConfig:
+def host_config(resource: Mapping[str, Any], settings: Settings) -> HostConfig:
     """The configuration with which a host would reach hub and storage.
 
     Args:
         resource: The result of `manifest`.
-        operator: Defines the allowed endpoints.
+        settings: Define the allowed endpoints.
     """
     spec, metadata = parse(resource["spec"]), resource["metadata"]
     hub, leases, sink = spec.event_hub, spec.lease_store, spec.sink
@@ -140,9 +141,9 @@ def host_config(resource: Mapping[str, Any], operator: Operator) -> HostConfig:
         batches=None,
         proxy=proxy_config(spec.proxy),
         drain_seconds=_GRACE_SECONDS,
-        allow_insecure_endpoints=operator.allow_insecure_endpoints,
-        hub_suffixes=operator.hub_suffixes,
-        storage_suffixes=operator.storage_suffixes,
+        allow_insecure_endpoints=settings.allow_insecure_endpoints,
+        hub_suffixes=settings.hub_suffixes or AZURE_HUB_SUFFIXES,
+        storage_suffixes=settings.storage_suffixes or AZURE_STORAGE_SUFFIXES,
     )
 
 

@@ -60,6 +60,7 @@ class Toolbox:
 
         Raises:
             NotFound: The operator has not created hosts for this consumer yet.
+            RefusedError: The StatefulSet with the name of its hosts belongs to something else.
             Forbidden: The user may not create a pod.
             Failed: The pod does not start.
         """
@@ -75,6 +76,11 @@ class Toolbox:
                 f"the operator has not created hosts for {namespace}/{name} yet, which are the template of the pod",
                 f"run `kubectl eventconsumer status {name} -n {namespace}`, and check that its operator runs",
             ) from error
+        if consumer["metadata"]["uid"] not in (each["uid"] for each in hosts["metadata"].get("ownerReferences", ())):
+            raise RefusedError(
+                f"StatefulSet {namespace}/{name}-host does not belong to this EventConsumer, so it is no template",
+                "give the EventConsumer another name",
+            )
         manifest = toolpod.of_consumer(consumer, hosts, secrets.token_hex(4), seconds)
         with self._made(manifest, toolpod.tool_labels(name)) as place:
             yield Tool(self.shell, place)
@@ -128,14 +134,19 @@ class Toolbox:
     @contextlib.contextmanager
     def _made(self, manifest: Manifest, like: dict[str, str], why: str = "no host runs") -> Iterator[Place]:
         namespace, name = namespace_of(manifest), name_of(manifest)
-        image = str(manifest["spec"]["containers"][0]["image"])
+        spec = manifest["spec"]
+        images = [str(each["image"]) for each in (*spec["containers"], *spec.get("initContainers", ()))]
         self._sweep(namespace, like)
+        # Said before the pod exists, so that it is known however the command ends.
+        self.say(
+            f"{why}: pod {namespace}/{name} with image {', '.join(images)} and service account "
+            f"{spec.get('serviceAccountName', 'default')} is created for this command and deleted afterwards"
+        )
         with signals_as_interrupts():
             try:
                 self._create(manifest, why)
-                self.say(f"{why}: pod {namespace}/{name} is created for this command and deleted afterwards")
                 self._wait(namespace, name)
-                yield Place(namespace, name, toolpod.CONTAINER, image)
+                yield Place(namespace, name, toolpod.CONTAINER, images[0])
             finally:
                 with undisturbed():
                     self._remove(namespace, name)
