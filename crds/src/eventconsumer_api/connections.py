@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-CONNECTIONS = 64  # of a server
+CONNECTIONS = 32  # of a server
 BACKLOG = 128  # connections that the kernel accepts before the server does
 # From the last complete request, or from the connection: to send a request, to read the answer, or to be idle. Clients
 # of aiohttp close an idle connection after 15 s (docs.aiohttp.org, `keepalive_timeout`): before the server does.

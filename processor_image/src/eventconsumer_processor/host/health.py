@@ -5,6 +5,7 @@ not help. It returns 503 when no loop has run for two minutes, so that the kubel
 """
 
 import asyncio
+import traceback
 from collections.abc import Callable
 
 from aiohttp import web
@@ -115,6 +116,9 @@ class HealthServer:
                 return await request.read()
         except web.HTTPRequestEntityTooLarge:
             error = Refused(413, "too large", f"the message has more than {FLEET_MAX_BYTES} bytes")
+        except ConnectionError as lost:
+            traceback.clear_frames(lost.__traceback__)  # the message is in a circle of references
+            raise
         except TimeoutError:
             error = Refused(408, "too slow", f"the message did not arrive within {BODY_SECONDS:.0f} s")
         self._messages.count_refused(error)
