@@ -15,7 +15,6 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 
-import aiohttp
 import structlog
 
 from eventconsumer_api import logs
@@ -38,7 +37,7 @@ from eventconsumer_operator.metrics import QueueState
 from eventconsumer_operator.page.histories import Histories
 from eventconsumer_operator.page.server import host_names, make_application
 from eventconsumer_operator.reconcile import Reconciler
-from eventconsumer_operator.resource.hosts import HttpHosts
+from eventconsumer_operator.resource.hosts import HttpHosts, host_session
 from eventconsumer_operator.serving import PortTaken, serve_until_cancelled
 from eventconsumer_operator.settings import Settings, parse_settings
 
@@ -51,7 +50,7 @@ _GC_THRESHOLDS = (20_000, 20, 20)
 
 async def run(settings: Settings) -> None:
     """Run the operator until a signal stops it."""
-    async with await connect() as client, aiohttp.ClientSession() as session:
+    async with await connect() as client, host_session() as session:
         api = KubernetesApi(client)
         lag = LoopLag()
         now = Health(lag)
