@@ -15,7 +15,6 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 
-import aiohttp
 import structlog
 
 from eventconsumer_api import logs
@@ -25,7 +24,7 @@ from eventconsumer_api.terminal import guarded
 from eventconsumer_operator.controller import Controller
 from eventconsumer_operator.fleet.key import FleetKey, FleetKeyError
 from eventconsumer_operator.fleet.messages import Fleets
-from eventconsumer_operator.health import Health, LoopLag, WorkHealth, serve
+from eventconsumer_operator.health import Health, LoopLag, WorkHealth, serve, serve_probes
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import KubernetesApi, NoCluster, connect
 from eventconsumer_operator.kube.leader import Elector, LeadLost
@@ -36,9 +35,9 @@ from eventconsumer_operator.kube.watch import dead_watchers, watch
 from eventconsumer_operator.kube.workqueue import WorkQueue
 from eventconsumer_operator.metrics import QueueState
 from eventconsumer_operator.page.histories import Histories
-from eventconsumer_operator.page.server import make_application
+from eventconsumer_operator.page.server import host_names, make_application
 from eventconsumer_operator.reconcile import Reconciler
-from eventconsumer_operator.resource.hosts import HttpHosts
+from eventconsumer_operator.resource.hosts import HttpHosts, host_session
 from eventconsumer_operator.serving import PortTaken, serve_until_cancelled
 from eventconsumer_operator.settings import Settings, parse_settings
 
@@ -51,7 +50,7 @@ _GC_THRESHOLDS = (20_000, 20, 20)
 
 async def run(settings: Settings) -> None:
     """Run the operator until a signal stops it."""
-    async with await connect() as client, aiohttp.ClientSession() as session:
+    async with await connect() as client, host_session() as session:
         api = KubernetesApi(client)
         lag = LoopLag()
         now = Health(lag)
@@ -60,8 +59,11 @@ async def run(settings: Settings) -> None:
             asyncio.create_task(lag.run(), name="loop lag"),
             asyncio.create_task(serve(lambda: now, settings.health_port), name="health"),
         ]
+        if settings.probe_port is not None:
+            served.append(asyncio.create_task(serve_probes(lambda: now, settings.probe_port), name="probes"))
         if settings.status_page_port is not None:
-            page = make_application(lambda: histories)
+            names = host_names(settings.operator_namespace, settings.status_page_hosts)
+            page = make_application(lambda: histories, names)
             serving = serve_until_cancelled(page, settings.status_page_port, "--status-page-port")
             served.append(asyncio.create_task(serving, name="page"))
         try:

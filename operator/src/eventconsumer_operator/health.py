@@ -6,11 +6,12 @@ overloaded. Then /healthz fails and the kubelet restarts the operator, which is 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from eventconsumer_api.connections import Fresh
 from eventconsumer_operator import metrics
 from eventconsumer_operator.controller import RECONCILE_SECONDS
 from eventconsumer_operator.keys import Key
@@ -108,14 +109,34 @@ async def serve(health: Callable[[], Health], port: int) -> None:
         PortTaken: Another program listens on the port.
     """
 
+    def exposition() -> bytes:
+        health().measure()
+        return generate_latest()
+
+    fresh = Fresh(exposition)
+
+    async def scrape(_: web.Request) -> web.Response:
+        return web.Response(body=fresh.get(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    application = web.Application()
+    application.add_routes([web.get("/healthz", _healthz(health)), web.get("/metrics", scrape)])
+    await serve_until_cancelled(application, port, "--health-port")
+
+
+async def serve_probes(health: Callable[[], Health], port: int) -> None:
+    """Serve /healthz alone until cancelled: other clients, on the other port, take no connection of the kubelet's.
+
+    Raises:
+        PortTaken: Another program listens on the port.
+    """
+    application = web.Application()
+    application.add_routes([web.get("/healthz", _healthz(health))])
+    await serve_until_cancelled(application, port, "--probe-port")
+
+
+def _healthz(health: Callable[[], Health]) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def healthz(_: web.Request) -> web.Response:
         problems = health().problems()
         return web.Response(status=500 if problems else 200, text="\n".join(problems) or "ok")
 
-    async def scrape(_: web.Request) -> web.Response:
-        health().measure()
-        return web.Response(body=generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
-
-    application = web.Application()
-    application.add_routes([web.get("/healthz", healthz), web.get("/metrics", scrape)])
-    await serve_until_cancelled(application, port, "--health-port")
+    return healthz

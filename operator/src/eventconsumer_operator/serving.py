@@ -4,6 +4,8 @@ import asyncio
 
 from aiohttp import web
 
+from eventconsumer_operator.limited_http import LimitedRunner
+
 
 class PortTaken(Exception):  # noqa: N818 - named after what happened
     """A port cannot be used; the message names the option that sets it."""
@@ -20,11 +22,10 @@ async def serve_until_cancelled(application: web.Application, port: int, option:
     Raises:
         PortTaken: Another program listens on the port, or the process may not use it.
     """
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
+    runner = LimitedRunner(application)
     try:
         try:
-            await web.TCPSite(runner, port=port).start()
+            await runner.listen(port)
         except OSError as error:
             raise PortTaken(f"cannot listen on {option} {port}: {error.strerror}: set a free port") from None
         await asyncio.Event().wait()

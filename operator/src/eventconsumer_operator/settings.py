@@ -61,7 +61,9 @@ class Settings:
         leader_elect: Whether to work only while holding the leader lease, for several operators.
         resync_seconds: Time between complete lists, seconds.
         health_port: Port of /healthz and /metrics.
+        probe_port: Another port of /healthz, for the kubelet alone; None: none.
         status_page_port: Port of the status page, which has no login; None: no page.
+        status_page_hosts: Host names under which the status page answers, besides localhost and its Service.
         workers: Number of concurrent reconciles.
         log_level: Level of the log.
     """
@@ -97,7 +99,9 @@ class Settings:
     leader_elect: bool = False
     resync_seconds: float = 120.0
     health_port: int = 8081
+    probe_port: int | None = None
     status_page_port: int | None = None
+    status_page_hosts: tuple[str, ...] = ()
     workers: int = 64
     log_level: str = "INFO"
 
@@ -159,8 +163,17 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
     )
     parser.add_argument("--resync-seconds", type=float, default=Settings.resync_seconds, help="full list this often")
     parser.add_argument("--health-port", type=int, default=Settings.health_port, help="port of /healthz and /metrics")
+    parser.add_argument("--probe-port", type=int, help="another port of /healthz, for the kubelet alone; default: none")
     parser.add_argument(
         "--status-page-port", type=int, help="port of the status page, which has no login; default: there is no page"
+    )
+    parser.add_argument(
+        "--status-page-host",
+        action="append",
+        default=[],
+        type=_host_name,
+        help="host name under which the status page answers, such as that of an ingress; may be repeated; default: "
+        "localhost and the page's Service only",
     )
     parser.add_argument("--workers", type=int, default=Settings.workers, help="resources reconciled at a time")
     levels = ["DEBUG", "INFO", "WARNING", "ERROR"]
@@ -208,7 +221,9 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         leader_elect=given.leader_elect,
         resync_seconds=given.resync_seconds,
         health_port=given.health_port,
+        probe_port=given.probe_port,
         status_page_port=given.status_page_port,
+        status_page_hosts=tuple(given.status_page_host),
         workers=given.workers,
         log_level=given.log_level,
     )
@@ -388,6 +403,14 @@ def _schema_registry(text: str) -> str:
         raise argparse.ArgumentTypeError(
             f"{text} is not a schema registry: write it like https://shop.servicebus.windows.net, in lower case, "
             "without a slash at the end"
+        )
+    return text
+
+
+def _host_name(text: str) -> str:
+    if not re.fullmatch(SUFFIX_PATTERN, text):
+        raise argparse.ArgumentTypeError(
+            f"{text} is not a host name: write it like page.example.com, in lower case, without scheme and port"
         )
     return text
 

@@ -33,7 +33,7 @@ from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import STATEFUL_SET
 from eventconsumer_operator.page.histories import Histories
-from eventconsumer_operator.page.server import make_application
+from eventconsumer_operator.page.server import host_names, make_application
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.observed import Consumer, Observed
 from eventconsumer_operator.settings import Settings
@@ -192,7 +192,9 @@ class PageServer:
         self._loop.close()
 
     async def _start(self) -> None:
-        self._runner = web.AppRunner(make_application(lambda: self.histories), access_log=None, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(
+            make_application(lambda: self.histories, host_names("home")), access_log=None, shutdown_timeout=0.1
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
         self.port = self._runner.addresses[0][1]

@@ -272,9 +272,11 @@ def test_network_policy() -> None:
     assert count("NetworkPolicy", "networkPolicies.enabled=false") == 0
     policy = one("NetworkPolicy", "eventconsumer-operator")
     assert policy["spec"]["podSelector"]["matchLabels"].items() <= pod()["metadata"]["labels"].items()
-    assert policy["spec"]["ingress"] == [{"ports": [{"port": 8081, "protocol": "TCP"}]}]
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["spec"]["ingress"] == [], "no rule: nobody may connect"
     named = one("NetworkPolicy", "eventconsumer-operator", 'networkPolicies.metricsNamespaces=["monitoring"]')
     (rule,) = named["spec"]["ingress"]
+    assert rule["ports"] == [{"port": 8081, "protocol": "TCP"}]
     assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
     ports = one("NetworkPolicy", "eventconsumer-operator", "networkPolicies.apiServerPorts=[16443]")
     opened = [sorted(port["port"] for port in rule["ports"]) for rule in ports["spec"]["egress"]]
@@ -300,7 +302,7 @@ def test_service_monitor_finds_its_service_and_the_service_the_pod() -> None:
 
 def test_the_status_page_is_off_by_default_and_only_a_port_forward_reaches_it() -> None:
     assert settings_of().status_page_port is None
-    assert [port["name"] for port in container()["ports"]] == ["http"]
+    assert [port["name"] for port in container()["ports"]] == ["http", "probes"]
     assert count("Service") == 0
     on = "statusPage.enabled=true"
     assert settings_of(on).status_page_port == 8082
@@ -310,13 +312,15 @@ def test_the_status_page_is_off_by_default_and_only_a_port_forward_reaches_it() 
     assert service["ports"] == [{"name": "http", "port": 8082, "targetPort": "page", "protocol": "TCP"}]
     assert service["selector"].items() <= pod(on)["metadata"]["labels"].items()
     closed = one("NetworkPolicy", "eventconsumer-operator", on)["spec"]["ingress"]
-    assert [rule["ports"][0]["port"] for rule in closed] == [8081]
+    assert closed == []
     opened = one("NetworkPolicy", "eventconsumer-operator", on, 'statusPage.namespaces=["web"]')["spec"]["ingress"]
-    assert opened[1] == {
+    (rule,) = opened
+    assert rule == {
         "ports": [{"port": 8082, "protocol": "TCP"}],
         "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "web"}}}],
     }
     ignored = one("NetworkPolicy", "eventconsumer-operator", 'statusPage.namespaces=["web"]')["spec"]["ingress"]
+    assert settings_of(on, 'statusPage.hosts=["page.example.com"]').status_page_hosts == ("page.example.com",)
     assert ignored == closed, "what is not served needs no way in"
 
 

@@ -1,10 +1,14 @@
 """The client of schema registries, against a stand-in on real HTTP: protocols, unknown ids, faults, credentials."""
 
 import base64
+import contextlib
 import json
+import socket
 import ssl
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,7 @@ import pytest
 from eventconsumer_api.host_config import Credential
 from eventconsumer_api.spark import Registry, RegistryType
 from eventconsumer_spark.errors import ConfigurationError, RegistryError
+from eventconsumer_spark.registry import client as module
 from eventconsumer_spark.registry.check import NO_SCHEMA, check
 from eventconsumer_spark.registry.client import TRIES, UNKNOWN, SchemaRegistry
 from eventconsumer_spark.registry.schema import MAX_CHARACTERS, Refusal, Schema
@@ -228,3 +233,29 @@ def test_the_check_is_a_program_that_prints_its_result(server: StandInRegistry) 
     server.faults = [401]
     code, found = run(server.url)
     assert (code, found["ok"], found["remedy"]) == (2, False, "set spec.spark.output.body.registry.authentication")
+
+
+@pytest.mark.parametrize("piece", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 ", b"HTTP/1.1 100 Continue\r\n\r\n"])
+def test_an_answer_without_an_end_is_no_answer(piece: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5)
+
+    def drip(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(piece)
+            while True:
+                connection.sendall(piece if b"Continue" in piece else b"1")
+                time.sleep(0.01)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            for _ in range(TRIES):
+                drip(listener.accept()[0])
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        registry = SchemaRegistry(Registry(type=RegistryType.CONFLUENT, url=url), sleep=lambda _: None)
+        with pytest.raises(RegistryError, match="no answer"):
+            registry.schemas(["7"])
+        serving.join()

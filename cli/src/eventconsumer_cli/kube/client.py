@@ -89,7 +89,7 @@ class KubernetesCluster:
         if not self._proxy_refused:
             try:
                 proxy = POD.path(namespace, f"{pod}:{port}", "proxy") + path
-                return bytes(self._open("GET", proxy, None, read_seconds=CONNECT_SECONDS).data)
+                return _bounded(self._open("GET", proxy, None, read_seconds=CONNECT_SECONDS), f"pod {namespace}/{pod}")
             except Forbidden:
                 self._proxy_refused = True  # one permission covers all pods
             except CliError:
@@ -143,6 +143,24 @@ class KubernetesCluster:
         except (HTTPError, OSError) as error:
             raise unreachable(self.client.configuration.host, error) from error
         raise answer_error(response.status, method, path, content)
+
+
+def _bounded(response: Any, where: str) -> bytes:
+    """The content of an answer that a pod chose: not decompressed, and limited in size and time."""
+    from urllib3.exceptions import HTTPError
+
+    from eventconsumer_cli.kube.forward import MAX_BYTES, limited
+
+    try:
+        with limited(response.shutdown):
+            content: bytes = response.read(MAX_BYTES + 1, decode_content=False)
+    except (HTTPError, OSError) as error:
+        raise ClusterError(f"the answer of {where} was interrupted: {type(error).__name__}") from error
+    finally:
+        response.close()
+    if len(content) > MAX_BYTES:
+        raise ClusterError(f"{where} returned more than {MAX_BYTES} bytes")
+    return content
 
 
 def _lines(response: Any, what: str) -> Iterator[bytes]:

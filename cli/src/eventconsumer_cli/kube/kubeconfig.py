@@ -18,9 +18,12 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> Kuber
     """
     import yaml
     from kubernetes import client, config
+    from urllib3.util import Retry
 
     settings = client.Configuration()
-    settings.retries = 1  # for a stale connection; an unreachable cluster should not be tried four times
+    # One for a stale connection; an unreachable cluster should not be tried four times. The API server sends no
+    # redirects, but a pod behind its proxy may: the target would get a request with the rights of the user.
+    settings.retries = Retry(1, redirect=False)
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # its retries are not of interest
     path = str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG") or "~/.kube/config"
     if not kubeconfig and not context and _IN_POD.exists() and not _exists(path):

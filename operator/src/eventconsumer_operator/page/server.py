@@ -3,11 +3,15 @@
 Any client that reaches the port can read names, states and numbers, but no events or secrets. The
 Content-Security-Policy allows only scripts of this server. Only the leading operator has data; the others answer 503
 and close the connection, so the next request may reach the leader.
+
+A page of another site can make a browser resolve the site's own name to the address of this server (DNS rebinding), and
+then read the answers. So it answers only under known host names.
 """
 
 import hashlib
+import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from importlib import resources
 
 from aiohttp import ETag, web
@@ -30,6 +34,9 @@ HEADERS = {
     "Cache-Control": "no-cache",
     "Server": "eventconsumer-operator",
 }
+SERVICE = "eventconsumer-operator-page"
+LOCAL = ("localhost", "127.0.0.1", "[::1]")  # of kubectl port-forward
+_HOST = re.compile(r"(?P<name>\[::1\]|[a-z0-9.-]+)(:[0-9]{1,5})?")
 _FILES = {
     "/": ("index.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
@@ -41,12 +48,38 @@ _FRESH_SECONDS = 1.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def make_application(histories: Callable[[], Histories | None]) -> web.Application:
+def host_names(namespace: str, others: Iterable[str] = ()) -> frozenset[str]:
+    """The host names under which the page answers: those of a forwarded port, of its Service, and of an ingress.
+
+    Args:
+        namespace: Of the operator; empty: unknown.
+        others: Names that the administrator lists.
+    """
+    service = [f"{SERVICE}.{namespace}{suffix}" for suffix in ("", ".svc", ".svc.cluster.local")] if namespace else []
+    return frozenset((*LOCAL, SERVICE, *service, *others))
+
+
+def make_application(histories: Callable[[], Histories | None], names: frozenset[str]) -> web.Application:
     """The page and its API.
 
     Args:
         histories: Returns the histories; None while this operator does not lead.
+        names: The host names under which it answers; see `host_names`.
     """
+
+    @web.middleware
+    async def known(request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer only under known host names (RFC 9110, section 15.5.20)."""
+        host = _HOST.fullmatch(request.headers.get("Host", "").lower())
+        if host is None or host["name"] not in names:
+            return _json(
+                ErrorView(
+                    error="the status page does not answer under this host name: open it by kubectl port-forward, or "
+                    "add the name to statusPage.hosts of the chart"
+                ),
+                421,
+            )
+        return await handler(request)
 
     rendered = Rendered()
 
@@ -72,7 +105,7 @@ def make_application(histories: Callable[[], Histories | None]) -> web.Applicati
             return _json(ErrorView(error=f"EventConsumer {key} does not exist, or its namespace is not served"), 404)
         return _tagged(request, rendered.get(str(key), lambda: view.detail(key, entry)), "application/json")
 
-    application = web.Application(middlewares=[_guard])
+    application = web.Application(middlewares=[_guard, known])
     application.add_routes(
         [
             web.get("/api/consumers", consumers),

@@ -5,19 +5,22 @@ not help. It returns 503 when no loop has run for two minutes, so that the kubel
 """
 
 import asyncio
-import socket
+import traceback
 from collections.abc import Callable
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from eventconsumer_api.connections import Fresh
 from eventconsumer_api.fleet import FLEET_MAX_BYTES, FLEET_PATH, FLEET_SIGNATURE_HEADER
 from eventconsumer_api.host_report import HostReport
 from eventconsumer_processor.errors import PortTaken
+from eventconsumer_processor.limited_http import LimitedRunner
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.operator_messages import OperatorMessages, Refused
 
 BODY_SECONDS = 5.0  # within which a message must arrive completely
+REQUEST_BYTES = 2 * FLEET_MAX_BYTES  # a longer message is refused first, with a cause
 STUCK_SECONDS = 120.0  # above the longest scan of a storage account that does not respond
 
 
@@ -50,7 +53,7 @@ class HealthServer:
     ) -> None:
         self._heartbeat = heartbeat
         self._report = report
-        self._metrics = metrics
+        self._exposed = Fresh(metrics.text)
         app = web.Application(client_max_size=FLEET_MAX_BYTES)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/status", self._status)
@@ -58,7 +61,7 @@ class HealthServer:
         if messages is not None:
             self._messages = messages
             app.router.add_post(FLEET_PATH, self._fleet)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        self._runner = LimitedRunner(app, REQUEST_BYTES)
 
     async def start(self, port: int) -> int:
         """Listen on all addresses.
@@ -72,13 +75,10 @@ class HealthServer:
         Raises:
             PortTaken: Another program uses the port, or the process may not use it.
         """
-        await self._runner.setup()
         try:
-            listener = _listen(port)
+            return await self._runner.listen(port)
         except OSError as error:
             raise PortTaken(error.strerror) from None
-        await web.SockSite(self._runner, listener).start()
-        return int(listener.getsockname()[1])
 
     async def stop(self) -> None:
         """Stop listening."""
@@ -94,7 +94,7 @@ class HealthServer:
         return web.json_response(text=self._report().model_dump_json(by_alias=True))
 
     async def _exposition(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=self._exposed.get(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _fleet(self, request: web.Request) -> web.Response:
         """Receive an operator message: 204 if it is accepted, else the cause of the rejection.
@@ -116,14 +116,10 @@ class HealthServer:
                 return await request.read()
         except web.HTTPRequestEntityTooLarge:
             error = Refused(413, "too large", f"the message has more than {FLEET_MAX_BYTES} bytes")
+        except ConnectionError as lost:
+            traceback.clear_frames(lost.__traceback__)  # the message is in a circle of references
+            raise
         except TimeoutError:
             error = Refused(408, "too slow", f"the message did not arrive within {BODY_SECONDS:.0f} s")
         self._messages.count_refused(error)
         raise error
-
-
-def _listen(port: int) -> socket.socket:
-    """One socket for IPv4 and IPv6: a free port is then the same for both."""
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    return socket.create_server(("", port))

@@ -17,6 +17,7 @@ from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import NoticesConfig
 from eventconsumer_processor.amqp.connection import tls_context
 from eventconsumer_processor.errors import NoticeFailed
+from eventconsumer_processor.limited_http import limited_session
 from eventconsumer_processor.notice.message import Message
 from eventconsumer_storage.credential import place, read_secret
 from eventconsumer_storage.proxy import proxy_for
@@ -83,6 +84,8 @@ class Endpoint:
                 await _finish(response)
         except aiohttp.ClientHttpProxyError as error:
             raise NoticeFailed(URL, f"the proxy answers with HTTP {error.status}") from None
+        except aiohttp.ClientResponseError:  # the text may have a part of the answer
+            raise NoticeFailed(URL, "its answer is not as HTTP requires, or has too many bytes") from None
         except TimeoutError:
             raise NoticeFailed(URL, f"it does not answer within {POST_SECONDS:.0f} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -120,13 +123,8 @@ class Endpoint:
 
 
 def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(ssl=tls_context()),
-        timeout=aiohttp.ClientTimeout(total=POST_SECONDS, connect=CONNECT_SECONDS),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,
-        trust_env=False,
-    )
+    timeout = aiohttp.ClientTimeout(total=POST_SECONDS, connect=CONNECT_SECONDS)
+    return limited_session(timeout, 2 * ANSWER_BYTES, chunked=True, ssl=tls_context())
 
 
 async def _finish(response: aiohttp.ClientResponse) -> None:

@@ -9,18 +9,20 @@ docs.confluent.io/platform/current/schema-registry/develop/api.html ("GET /schem
 """
 
 import base64
+import contextlib
 import functools
 import json
 import logging
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
+from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
@@ -40,7 +42,8 @@ specification/schemaregistry/SchemaRegistry/main.tsp ("This is the default versi
 github.com/Azure/azure-sdk-for-js, sdk/schemaregistry/schema-registry/generated/schemaRegistryClient.ts.
 """
 SCOPE = "https://eventhubs.azure.net/.default"  # as in azure-schemaregistry
-REQUEST_SECONDS = 15.0
+REQUEST_SECONDS = 15.0  # to connect, and between two pieces of an answer
+ANSWER_SECONDS = 60.0  # of a request in all: http.client waits for ever for an answer that comes byte by byte
 TRIES = 4
 UNKNOWN = Refusal("is not in the registry")
 _ANSWER_BYTES = 4 * MAX_CHARACTERS  # a JSON text with escapes
@@ -132,12 +135,16 @@ class SchemaRegistry:
         raise RegistryError(f"{FIELD}.url: {self.registry.url}: {cause}: {remedy}; the batch waits and is tried again")
 
     def _once(self, request: Request) -> _Answer:
+        end = time.monotonic() + ANSWER_SECONDS
         try:
             with self._opener.open(request, timeout=REQUEST_SECONDS) as response:
-                return _answer(response.status, response)
+                found = _answer(response.status, response)
         except HTTPError as error:
             with error:
-                return _answer(error.code, error)
+                found = _answer(error.code, error)
+        if time.monotonic() >= end:  # what was read may be a part
+            raise TimeoutError(f"it is not complete after {ANSWER_SECONDS:.0f} s")
+        return found
 
     def _authorization(self) -> dict[str, str]:
         credential = self._credential
@@ -204,9 +211,43 @@ class _NoRedirect(HTTPRedirectHandler):
         return None
 
 
+class _Connection(HTTPConnection):
+    def connect(self) -> None:
+        super().connect()
+        _end_later(self.sock)
+
+
+class _TlsConnection(HTTPSConnection):
+    def connect(self) -> None:
+        super().connect()
+        _end_later(self.sock)
+
+
+class _Http(HTTPHandler):
+    def http_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(_Connection, req)
+
+
+class _Https(HTTPSHandler):
+    def https_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(_TlsConnection, req, context=ssl.create_default_context())
+
+
+def _end_later(connected: socket.socket) -> None:
+    """End a connection that is still there after ANSWER_SECONDS."""
+
+    def end() -> None:
+        with contextlib.suppress(OSError):  # it was closed
+            connected.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(ANSWER_SECONDS, end)
+    timer.daemon = True
+    timer.start()
+
+
 def _opener() -> OpenerDirector:
     # With the proxy of the environment, as all clients of a driver.
-    return build_opener(_NoRedirect(), HTTPSHandler(context=ssl.create_default_context()))
+    return build_opener(_NoRedirect(), _Http(), _Https())
 
 
 def _answer(status: int, response: HTTPResponse | HTTPError) -> _Answer:

@@ -38,7 +38,7 @@ async def test_messages_go_to_all_hosts_at_once_and_one_that_hangs_delays_none(m
     await web.TCPSite(runner, "0.0.0.0", port).start()
     addresses = {f"orders-host-{number}": f"127.0.0.{number}" for number in range(1, 5)} | {"orders-host-6": "::1"}
     try:
-        async with aiohttp.ClientSession() as session:
+        async with hosts.host_session() as session:
             # Returns although one host never answers: each has a time limit of its own.
             sender = HttpHosts(session, port)
             assert await sender.send(addresses, json.dumps({}).encode(), "signature") == {}

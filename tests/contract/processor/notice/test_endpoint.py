@@ -1,5 +1,7 @@
 """The client of the endpoint of notices, against a real HTTP server: what is acknowledged, refused, and sent again."""
 
+import asyncio
+import contextlib
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -265,3 +267,26 @@ async def test_the_check_fails_without_the_secret(server: NoticeServer, tmp_path
     found = await checked(server.url, **secret(tmp_path, "two\nlines"))
     assert found.ok is False and "is not the value of a header" in found.detail and "one line" in found.remedy
     assert not server.requests
+
+
+@pytest.mark.parametrize(
+    "piece", [b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1000, b"HTTP/1.1 200 OK\r\n" + b"h: x\r\n" * 1000]
+)
+async def test_an_answer_without_an_end_is_refused_by_its_size(piece: bytes) -> None:
+    sent = 0
+
+    async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        with contextlib.suppress(OSError):
+            while sent < 64 * 1024 * 1024:
+                writer.write(piece)
+                await writer.drain()
+                sent += len(piece)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(NoticeFailed, match="has too many bytes"):
+            await post(f"http://127.0.0.1:{port}/files")
+    assert sent < 8 * 1024 * 1024, "what the buffers of the kernel hold"

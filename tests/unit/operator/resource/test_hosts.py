@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import itertools
 import json
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,7 +15,13 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from eventconsumer_operator.resource import hosts
-from eventconsumer_operator.resource.hosts import HELD_MAX_BYTES, RESOURCE_MAX_BYTES, HttpHosts
+from eventconsumer_operator.resource.hosts import (
+    BACKOFF_MAX_SECONDS,
+    BACKOFF_SECONDS,
+    HELD_MAX_BYTES,
+    RESOURCE_MAX_BYTES,
+    HttpHosts,
+)
 from tests.support.azurite import free_port
 from tests.unit.operator.worlds import fleet, report
 
@@ -60,14 +67,14 @@ async def port() -> AsyncIterator[int]:
 async def test_good_answers_are_read_and_all_others_are_absent(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "TIMEOUT", aiohttp.ClientTimeout(total=0.3))
     addresses = {f"host-{number}": f"127.0.0.{number}" for number in range(1, 7)}
-    async with aiohttp.ClientSession() as session:
+    async with hosts.host_session() as session:
         async with asyncio.timeout(10):  # the hanging one costs its own time limit, once
             reports = await HttpHosts(session, port).reports(addresses)
     assert reports == {"host-1": GOOD}
 
 
 async def test_a_host_that_is_not_there_is_absent() -> None:
-    async with aiohttp.ClientSession() as session:
+    async with hosts.host_session() as session:
         assert await HttpHosts(session, free_port()).reports({"a": "127.0.0.1", "b": "::1"}) == {}
         assert await HttpHosts(session, 1).reports({}) == {}
 
@@ -109,7 +116,7 @@ async def test_a_report_beyond_the_limits_is_refused_with_little_memory_and_one_
     async def answer(_: web.Request) -> web.Response:
         return web.Response(body=body)
 
-    async with serving(answer) as port, aiohttp.ClientSession() as session:
+    async with serving(answer) as port, hosts.host_session() as session:
         found = HttpHosts(session, port)
         tracemalloc.start()
         try:
@@ -131,7 +138,7 @@ async def test_a_compressed_report_is_not_decompressed() -> None:
         asked.append(request.headers["Accept-Encoding"])
         return web.Response(body=body, headers={"Content-Encoding": "gzip"})
 
-    async with serving(answer) as port, aiohttp.ClientSession() as session:
+    async with serving(answer) as port, hosts.host_session() as session:
         assert await HttpHosts(session, port).reports({"host": "127.0.0.1"}) == {}
     assert asked == ["identity"]
 
@@ -142,7 +149,7 @@ async def test_long_texts_of_a_host_are_cut() -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(body=telling(problems=[problem]))
 
-    async with serving(answer) as port, aiohttp.ClientSession() as session:
+    async with serving(answer) as port, hosts.host_session() as session:
         (report,) = (await HttpHosts(session, port).reports({"host": "127.0.0.1"})).values()
     (found,) = report.problems
     assert (len(found.field), len(found.reason), len(found.message)) == (256, 256, 4096)
@@ -154,7 +161,7 @@ async def test_the_hosts_of_a_resource_have_a_budget_and_its_end_leaves_room_for
     async def answer(_: web.Request) -> web.Response:
         return web.Response(body=large)
 
-    async with serving(answer) as port, aiohttp.ClientSession() as session:
+    async with serving(answer) as port, hosts.host_session() as session:
         found = HttpHosts(session, port)
         many = {f"host-{number}": f"127.0.0.{number}" for number in range(1, 31)}
         for _ in range(3):
@@ -183,7 +190,32 @@ async def test_the_largest_report_of_a_real_consumer_is_accepted() -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(body=body)
 
-    async with serving(answer) as port, aiohttp.ClientSession() as session:
+    async with serving(answer) as port, hosts.host_session() as session:
         (report,) = (await HttpHosts(session, port).reports({"host": "127.0.0.1"})).values()
     assert report.fleet is not None
     assert set(report.fleet.owners.values()) == {name} and len(report.partitions) == 1024
+
+
+async def test_a_host_that_answers_badly_is_asked_later_and_later_until_it_answers_well() -> None:
+    now, good, asked = [0.0], [False], [0.0]
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.url.host == "127.0.0.1":
+            return web.Response(text=GOOD.model_dump_json(by_alias=True))
+        asked.append(now[0])
+        return web.Response(text=GOOD.model_dump_json(by_alias=True) if good[0] else "{}")
+
+    async with serving(answer) as port, hosts.host_session() as session:
+        found = HttpHosts(session, port, lambda: now[0])
+        both = {"good": "127.0.0.1", "bad": "127.0.0.2"}
+        while now[0] < 3600:
+            assert await found.reports(both) == {"good": GOOD}
+            now[0] += BACKOFF_SECONDS
+        pauses = [later - before for before, later in itertools.pairwise(asked[1:])]
+        assert pauses[:4] == [BACKOFF_SECONDS * 2**number for number in range(4)]
+        assert pauses == sorted(pauses) and pauses[-1] == BACKOFF_MAX_SECONDS
+        assert await found.send({"bad": "127.0.0.2"}, b"{}", "signature") == {}, "nor is it sent a message"
+        assert await found.reports({"bad": "127.0.0.3"}) == {} and asked[-1] == now[0], "another pod of this name is"
+        good[0], now[0] = True, now[0] + BACKOFF_MAX_SECONDS
+        for _ in range(2):
+            assert await found.reports(both) == {"good": GOOD, "bad": GOOD}
