@@ -41,10 +41,15 @@ class SparkImage:
         self.entrypoint.write_text(text.replace("/opt/spark/", f"{folder}/"))
         self.entrypoint.chmod(0o755)
         shutil.copytree(ROOT / "spark/conf", folder / "defaults")
+        # A home of its own: Spark's local cluster writes the logs of executors there.
+        self.home = folder / "spark"
+        self.home.mkdir()
+        for part in SPARK_HOME.iterdir():
+            (self.home / part.name).symlink_to(part)
         self.environment = {
             "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(folder),
-            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_HOME": str(self.home),
             "PYSPARK_PYTHON": sys.executable,
         }
 
@@ -60,7 +65,7 @@ class SparkImage:
     def submit(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """As `run`, without the entrypoint: Spark's own script with the same configuration."""
         plain = {"SPARK_CONF_DIR": str(self.folder / "defaults")}
-        return self._run([str(SPARK_HOME / "bin/spark-submit"), *arguments], plain | dict(env or {}))
+        return self._run([str(self.home / "bin/spark-submit"), *arguments], plain | dict(env or {}))
 
     def _run(self, command: list[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
