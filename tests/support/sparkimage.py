@@ -13,13 +13,23 @@ import pyspark
 from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[2]
-SPARK_HOME = Path(pyspark.__path__[0])
+HOME = Path(sys.prefix) / "spark"
 # tini is not on every machine: it passes on signals, which no test of this module sends.
 TINI = """#!/bin/bash
 while [ "$1" != -- ]; do shift; done
 shift
 exec "$@"
 """
+
+
+def spark_home() -> Path:
+    """Spark with the jars of the image, and no others; made once for an environment.
+
+    Raises:
+        CalledProcessError: A jar is missing, or cannot be fetched.
+    """
+    subprocess.run([ROOT / "spark/jars/home.sh", HOME, pyspark.__path__[0]], check=True)
+    return HOME
 
 
 class SparkImage:
@@ -44,7 +54,7 @@ class SparkImage:
         # A home of its own: Spark's local cluster writes the logs of executors there.
         self.home = folder / "spark"
         self.home.mkdir()
-        for part in SPARK_HOME.iterdir():
+        for part in spark_home().iterdir():
             (self.home / part.name).symlink_to(part)
         self.environment = {
             "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
