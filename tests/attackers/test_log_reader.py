@@ -26,7 +26,7 @@ from tests.support.sparkimage import SparkImage, hosts
 
 ALL = "spark.log.level=ALL"
 REDACTED = "%replace{%replace{%m}{${named}}{$1***}}{${others}}{$1$2$3***}"
-# A file is renamed by a copy from its URL. The emulator of storage cannot resolve its host, and the connector's error has
+# A file is renamed by a copy from its URL. The emulator of storage cannot resolve its host, and its error has
 # the URL of the call, with the signature.
 COPY_REFUSED = "copyBlob"
 TOKEN = "opaque-token-of-the-driver"  # noqa: S105 - of no cluster
