@@ -49,17 +49,17 @@ $(VENV)/.fuzz: $(VENV)/.ready requirements/fuzz.txt
 .PHONY: jars
 jars: ## Download Spark's jars for the tests
 	@./local/need java openjdk-17-jre-headless
-	@./local/need mvn maven
 	@echo "Downloading Spark's jars"
 	@./spark/jars/fetch.sh >/dev/null
 
 .PHONY: classes
 classes: jars $(VENV)/classes/classpath ## Make the archive of Spark's Java classes for the tests
 
-$(VENV)/classes/classpath: $(VENV)/.ready spark/jars/SHA256SUMS spark/conf/spark-defaults.conf $(wildcard spark/classes/*.py)
+$(VENV)/classes/classpath: $(VENV)/.ready spark/jars/SHA256SUMS spark/jars/kept.txt spark/conf/spark-defaults.conf $(wildcard spark/classes/*.py)
 	@echo "Making the archive of Spark's Java classes, about a minute"
-	@SPARK_CONF_DIR=$(CURDIR)/spark/conf $(PY) spark/classes/archive.py $(VENV)/classes \
-	  "$$($(PY) -c 'import pyspark; print(pyspark.__path__[0])')/jars" "$$(spark/jars/fetch.sh)" >$(VENV)/classes.log 2>&1 \
+	@spark/jars/home.sh $(VENV)/spark "$$($(PY) -c 'import pyspark; print(pyspark.__path__[0])')"
+	@SPARK_HOME=$(CURDIR)/$(VENV)/spark SPARK_CONF_DIR=$(CURDIR)/spark/conf \
+	  $(PY) spark/classes/archive.py $(VENV)/classes $(VENV)/spark/jars >$(VENV)/classes.log 2>&1 \
 	  || { cat $(VENV)/classes.log; exit 1; }
 
 .PHONY: crds

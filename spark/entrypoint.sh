@@ -1,4 +1,4 @@
-#!/usr/bin/env bash
+#!/bin/bash -p
 # The two roles of the Spark image.
 #
 #   driver [--conf k=v]… PROGRAM.py [ARGUMENT]…   the driver of a batch, in a pod that a Job created (client mode)
@@ -17,6 +17,10 @@
 # Left to the caller's --conf: sizes (spark.{driver,executor}.memory, spark.executor.{cores,instances},
 # spark.kubernetes.executor.request.cores), spark.kubernetes.container.image, executor labels. The settings above
 # override the caller's.
+#
+# The operator and Spark set the variables that these programs read, and the image sets the rest: see KNOWN. No variable and
+# no file of the user's decides which code Java loads, where its log configuration comes from, or how Kubernetes' client
+# signs in: see READ and PINS. Bash itself runs with -p: it reads no BASH_ENV and imports no functions.
 set -euo pipefail
 
 # No core dumps of Java and Python: they contain the storage credential.
@@ -24,7 +28,30 @@ ulimit -c 0
 
 SERVICE_ACCOUNT=/var/run/secrets/kubernetes.io/serviceaccount
 # Not /opt/spark/conf: in cluster mode Spark mounts its own files over this folder.
-export SPARK_CONF_DIR=/opt/spark/defaults
+SPARK_CONF_DIR=/opt/spark/defaults
+
+# Names that the programs started below read: of bash(1), ld.so(8), glibc (mallopt(3), iconv(3), resolver(5)), OpenSSL, tini,
+# Java (docs.oracle.com/en/java/javase/17/docs/specs/man/java.html), Log4j (logging.apache.org/log4j/2.x/manual/
+# systemproperties.html), the Kubernetes client (github.com/fabric8io/kubernetes-client, "Configuring the client"), Hadoop,
+# the scripts of Spark in its bin folder, and python3(1).
+READ='^(BASH|ENV$|SHELLOPTS$|PS4$|CDPATH$|GLOBIGNORE$|LD_|GLIBC_|MALLOC_|GCONV_|LOCPATH$|NLSPATH$|HOSTALIASES$|LOCALDOMAIN$'
+READ+='|RES_OPTIONS$|OPENSSL_|SSLKEYLOGFILE$|TINI_|_?JAVA|JDK_|CLASSPATH$|LOG4J|KUBE|HADOOP_|HDFS_|YARN_|HIVE_|KRB5'
+READ+='|CONTAINER_ID$|LOCAL_DIRS$|SPARK_|PYSPARK_|PYTHON)'
+# Those of them that have a use: of this image and its base, of Spark for the pods that it makes
+# (org.apache.spark.deploy.k8s.Constants), of the operator, and of the kubelet.
+KNOWN='^(MALLOC_ARENA_MAX|PYTHON(PATH|UNBUFFERED|DONTWRITEBYTECODE|_VERSION|_SHA256)|(PYSPARK|PYSPARK_DRIVER)_PYTHON'
+KNOWN+='|SPARK_(HOME|USER|LOCAL_DIRS|APPLICATION_ID|DRIVER_(BIND_ADDRESS|POD_IP|URL)|RESOURCE_PROFILE_ID|JAVA_OPT_[0-9]+)'
+KNOWN+='|SPARK_EXECUTOR_(ATTRIBUTE_APP_ID|ATTRIBUTE_EXECUTOR_ID|CORES|DIRS|ID|MEMORY|POD_IP|POD_NAME)'
+KNOWN+='|KUBERNETES_(SERVICE_HOST|SERVICE_PORT|SERVICE_PORT_HTTPS|PORT|PORT_443_TCP(|_PROTO|_PORT|_ADDR)))$'
+
+# What Java's libraries would otherwise take from variables, from the class path or from $HOME. A system property precedes a
+# variable in Log4j as in the Kubernetes client. No script language is allowed, and no configuration from a network.
+PINS=(
+  "-Dlog4j2.configurationFile=file://$SPARK_CONF_DIR/log4j2.properties"
+  -Dlog4j2.configurationAllowedProtocols=file
+  -Dlog4j2.scriptEnableLanguages=
+  -Dkubernetes.auth.tryKubeConfig=false
+)
 
 # The jars in the order in which the archive of Java's classes needs them, see classes/archive.py.
 JARS=$(cat /opt/spark/classes/classpath 2>/dev/null || true)
@@ -43,6 +70,25 @@ ALWAYS=(
 # If the workload identity webhook injected a token into this pod, the executors need one too.
 [ -z "${AZURE_FEDERATED_TOKEN_FILE:-}" ] || ALWAYS+=(--conf spark.kubernetes.executor.label.azure.workload.identity/use=true)
 
+# Replaces this shell by a program with the variables that are KNOWN, and all that these programs do not READ: of the user's
+# program, and of an image built on this one. Names that are no identifiers are not passed on: bash(1) takes functions from
+# them.
+become() {
+  local entry name passed=() refused=()
+  while IFS= read -r -d '' entry; do
+    name=${entry%%=*}
+    if [ "$name" = SPARK_CONF_DIR ]; then
+      : # Spark sets it in cluster mode
+    elif [[ $name =~ ^[a-zA-Z_][a-zA-Z0-9_]*$ ]] && [[ ! $name =~ $READ || $name =~ $KNOWN ]]; then
+      passed+=("$entry")
+    else
+      refused+=("${name//[^a-zA-Z0-9_.-]/?}")
+    fi
+  done </proc/$$/environ
+  [ ${#refused[@]} = 0 ] || echo "entrypoint: variables that only the image sets, ignored: ${refused[*]}" >&2
+  exec -c /usr/bin/env "${passed[@]}" "SPARK_CONF_DIR=$SPARK_CONF_DIR" "SPARK_SUBMIT_OPTS=${PINS[*]}" "$@"
+}
+
 # tini -g: signals are sent to Java and Python; Python writes the termination message and releases the claim.
 driver() {
   if [ "${1:-}" = --properties-file ]; then submitted "$@"; else client "$@"; fi
@@ -51,7 +97,7 @@ driver() {
 # Spark's own arguments: the command line overrides the properties file, which overrides our defaults.
 submitted() {
   : "${SPARK_DRIVER_BIND_ADDRESS:?entrypoint: SPARK_DRIVER_BIND_ADDRESS is not set: Spark sets it in the pods that it makes}"
-  exec tini -s -g -- "$SPARK_HOME/bin/spark-submit" --deploy-mode client --load-spark-defaults \
+  become tini -s -g -- "$SPARK_HOME/bin/spark-submit" --deploy-mode client --load-spark-defaults \
     "${CLASSES[@]}" --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" "${ALWAYS[@]}" "$@"
 }
 
@@ -71,7 +117,7 @@ client() {
     shift 2
   done
   [ $# -gt 0 ] || { echo "entrypoint: driver needs a program, such as local:///app/eventconsumer_spark/job.py" >&2; exit 2; }
-  exec tini -s -g -- "$SPARK_HOME/bin/spark-submit" "${theirs[@]}" "${CLASSES[@]}" "${own[@]}" "$@"
+  become tini -s -g -- "$SPARK_HOME/bin/spark-submit" "${theirs[@]}" "${CLASSES[@]}" "${own[@]}" "$@"
 }
 
 # Sets `own`.
@@ -106,7 +152,7 @@ executor() {
     options+=("${!name}")
     index=$((index + 1))
   done
-  exec tini -s -- java "${options[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
+  become tini -s -- java "${options[@]}" "${PINS[@]}" "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
     -cp "${JARS:+$JARS:}$SPARK_CONF_DIR:$SPARK_HOME/jars/*" org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
     --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \
     --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \

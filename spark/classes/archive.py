@@ -56,7 +56,8 @@ def make(target: Path, jars: Iterable[Path]) -> None:
         # With G1 the archive has objects, too; the other collectors use it without them.
         options = ["-XX:+UseG1GC", "-Xlog:disable", "-Xlog:all=error:stderr"]
         files = [f"-XX:SharedClassListFile={chosen}", f"-XX:SharedArchiveFile={archive}"]
-        subprocess.run(["java", "-Xshare:dump", *options, *files, "-cp", classpath], check=True, cwd=folder)
+        command = ["java", "-Xshare:dump", *options, *files, "-cp", classpath]
+        subprocess.run(command, check=True, cwd=folder, env=_environment())
     archive.chmod(0o644)
     (target / CLASSPATH).write_text(classpath)
 
@@ -75,7 +76,13 @@ def _train(classpath: str, listed: Path, folder: str) -> None:
     submit = Path(sys.executable).with_name("spark-submit")
     command = [str(submit) if submit.exists() else "spark-submit", *options, str(TRAINING), folder]
     own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}  # spark-submit looks for Spark with Python
-    subprocess.run(command, check=True, cwd=folder, env={**os.environ, **own})
+    subprocess.run(command, check=True, cwd=folder, env=_environment() | own)
+
+
+def _environment() -> dict[str, str]:
+    """Without options for Java, on which the archive must not depend."""
+    names = ("PATH", "HOME", "LANG", "PYTHONPATH", "SPARK_HOME", "SPARK_CONF_DIR")
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 if __name__ == "__main__":

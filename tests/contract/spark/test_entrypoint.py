@@ -21,6 +21,21 @@ SUBMITTED = (
     "--properties-file", "/opt/spark/conf/spark.properties",
     "--class", "org.apache.spark.deploy.PythonRunner", "local:///app/job.py", "--conf", "its own",
 )  # fmt: skip
+CONFIGURATION = "/opt/spark/defaults/log4j2.properties"
+# Of the operator, the webhook of workload identity, the kubelet, the image, and a program of the user.
+PASSED = (
+    *EXECUTOR, "SPARK_DRIVER_BIND_ADDRESS", "SPARK_LOCAL_DIRS", "SPARK_USER", "_SPARK_AUTH_SECRET", "SPARK_JAVA_OPT_0",
+    "EVENTCONSUMER_BATCH_JOB", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE", "HTTPS_PROXY", "NO_PROXY",
+    "SSL_CERT_FILE", "KUBERNETES_SERVICE_HOST", "KUBERNETES_PORT_443_TCP_ADDR", "MALLOC_ARENA_MAX", "PYTHONPATH", "PYTHONUNBUFFERED",
+    "LANG", "PYSPARK_PYTHON", "APP_LEVEL", "REPORT_LEVEL", "HOME",
+)  # fmt: skip
+DROPPED = (
+    "LOG4J_CONFIGURATION_FILE", "LOG4J_SCRIPT_ENABLE_LANGUAGES", "log4j2.configurationFile", "KUBECONFIG",
+    "KUBERNETES_MASTER", "KUBERNETES_AUTH_TRYKUBECONFIG", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS",
+    "JAVA_HOME", "CLASSPATH", "HADOOP_CONF_DIR", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_PREPEND_CLASSES",
+    "SPARK_ENV_LOADED", "SPARK_DIST_CLASSPATH", "PYTHONHOME", "PYTHONSTARTUP", "LD_PRELOAD_PATH", "BASH_ENV", "ENV",
+    "MALLOC_TRACE", "BASH_FUNC_java%%", "OPENSSL_CONF", "TINI_VERBOSITY",
+)  # fmt: skip
 POD = {"POD_NAME": "orders-b1-x", "POD_IP": "10.0.0.7", "POD_NAMESPACE": "shop"}
 
 
@@ -149,7 +164,11 @@ def test_executor_passes_java_options_in_order_and_whole(home: Path) -> None:
     lines = ended.stdout.splitlines()
     assert lines[:3] == ["-s", "--", "java"]
     assert lines[3:14] == list(options.values())
-    assert lines[14:16] == ["-Xms<SPARK_EXECUTOR_MEMORY>", "-Xmx<SPARK_EXECUTOR_MEMORY>"]
+    memory = lines.index("-Xms<SPARK_EXECUTOR_MEMORY>")
+    assert lines[memory + 1] == "-Xmx<SPARK_EXECUTOR_MEMORY>"
+    # Of equal properties Java takes the last one.
+    assert f"-Dlog4j2.configurationFile=file://{CONFIGURATION}" in lines[14:memory]
+    assert {"-Dlog4j2.scriptEnableLanguages=", "-Dkubernetes.auth.tryKubeConfig=false"} <= set(lines[14:memory])
     assert lines[lines.index("--driver-url") + 1] == "<SPARK_DRIVER_URL>"
     assert lines[lines.index("--podName") + 1] == "<SPARK_EXECUTOR_POD_NAME>"
 
@@ -164,3 +183,20 @@ def test_no_core_dumps(home: Path, words: tuple[str, ...]) -> None:
     command = ["bash", "-c", raise_limit, "bash", str(ENTRYPOINT), *words]
     environment = {"PATH": f"{home}:{os.environ['PATH']}", "SPARK_HOME": "/spark"} | dict.fromkeys(EXECUTOR, "x")
     assert subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout == "0\n0\n"
+
+
+@pytest.mark.parametrize(
+    "words", [("driver", "--local", "2", "local:///app/job.py"), ("driver", *SUBMITTED), ("executor",)]
+)
+def test_variables_pass_unless_a_program_of_the_image_reads_them(home: Path, words: tuple[str, ...]) -> None:
+    (home / "tini").write_text("#!/bin/sh\nexec env -0\n")
+    given = dict.fromkeys(PASSED, "a value\nof two lines") | dict.fromkeys(DROPPED, "x")
+    ended = run(home, *words, **given)
+    assert ended.returncode == 0, ended.stderr
+    found = dict(entry.split("=", 1) for entry in ended.stdout.split("\0") if entry)
+    assert {name: found.get(name) for name in PASSED} == {name: given[name] for name in PASSED}
+    own = {"PATH", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS"}
+    assert found.keys() - set(PASSED) - {"PWD", "SHLVL", "_"} == own
+    assert f"-Dlog4j2.configurationFile=file://{CONFIGURATION}" in found["SPARK_SUBMIT_OPTS"].split()
+    named = ended.stderr.partition("ignored: ")[2].split()
+    assert sorted(named) == sorted(name.replace("%", "?") for name in DROPPED)

@@ -1,13 +1,16 @@
 """A driver's log: as the other programs write it, of Python and of Java, or as the user's program set it up."""
 
+import base64
 import json
-import re
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.unit.api.test_redaction import CARRIERS
 
 ROOT = Path(__file__).parents[3]
 BEGIN = "import logging; from eventconsumer_spark.program.environment import set_up_log"
@@ -38,15 +41,80 @@ def test_a_log_that_the_user_s_program_set_up_stays() -> None:
     assert said("logging.basicConfig(format='mine: %(message)s')", "set_up_log()", SAY) == ["mine: batch 3 goes on"]
 
 
+SAYS_AS_JAVA = """
+import json, sys
+from pyspark.java_gateway import launch_gateway
+jvm = launch_gateway().jvm
+log = jvm.org.apache.logging.log4j.LogManager.getLogger("java")
+for text in json.load(sys.stdin):
+    log.warn(text)
+    log.error("failed", jvm.java.lang.IllegalStateException(text))
+"""
+KEY = base64.b64encode(bytes(range(200, 232))).decode()  # as those of Azure: 32 bytes
+SIGNED = "eyJhbGciOiJub25lIn0.cGF5bG9hZA.c2lnbmF0dXJl"
+LONG = ("eyJ", "eyJhbGciOiJub25lIn0.", "secret", "sig%3D", "sig%25", "sig=\\", "SharedAccessSignature%20", "://a:")
+
+
+def said_by_java(texts: list[str]) -> list[dict[str, Any]]:
+    """What Java writes about texts with the configuration of the image: two entries each, the second an exception."""
+    environment = {**os.environ, "SPARK_CONF_DIR": str(ROOT / "spark/conf"), "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SAYS_AS_JAVA],
+        input=json.dumps(texts),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [entry(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    return [line for line in lines if line["logger"] == "java"]
+
+
 @pytest.fixture(scope="module")
-def template() -> dict[str, Any]:
-    """The form of a line that Java writes."""
-    text = (ROOT / "spark/conf/log4j2.properties").read_text().replace("\\\n", "")
-    found = re.search(r"^appender\.console\.layout\.eventTemplate = (.*)$", text, re.MULTILINE)
-    assert found
-    return entry(found[1])
+def by_java() -> list[dict[str, Any]]:
+    """Entries about each example of the redaction, in order."""
+    return said_by_java([*SECRET, *ORDINARY, *(part * 10_000 for part in LONG)])
 
 
-def test_java_writes_the_same_fields(template: dict[str, Any]) -> None:
+# The examples of redact(), and forms of its kind.
+SECRET = [
+    *(f"before {carrier.format(KEY)} after" for carrier in CARRIERS),
+    f"token {SIGNED}, after",
+    f"Authorization: Basic {KEY}",
+    f"Authorization: SharedKey account:{KEY}",
+    f"aeg-sas-key: {KEY}",
+    f"https://host/path?token={KEY}",
+    f"https://user:{KEY.replace('/', '_')}@host/path",
+    f"the key is {KEY}",
+    f"-----BEGIN PRIVATE KEY-----\\n{KEY}\\n-----END PRIVATE KEY-----",
+]
+ORDINARY = [
+    "spec.sink.container: no such container",
+    "sign in: key=ordinary",
+    "the designation is 3%",
+    'a "quoted" \\ text\n in two lines\t\u00e4\u0001',
+    "mismatched token: 'x'",
+]
+
+
+def test_java_writes_the_same_fields(by_java: list[dict[str, Any]]) -> None:
     (line,) = said("set_up_log()", "try: 1 / 0", "except ZeroDivisionError: logging.getLogger('x').exception('bad')")
-    assert list(entry(line)) == list(template)
+    message, error = by_java[:2]
+    assert list(entry(line)) == list(error)
+    assert list(message) == list(error)[:-1]
+    assert (message["level"], error["level"], error["message"]) == ("warning", "error", "failed")
+
+
+def test_java_hides_what_python_hides(by_java: list[dict[str, Any]]) -> None:
+    hidden = (KEY, KEY.replace("/", "_"), SIGNED.partition(".")[2])
+    for text, (message, error) in zip(SECRET, zip(by_java[::2], by_java[1::2], strict=True), strict=False):
+        for written in (message["message"], error["exception"]):
+            assert not [part for part in hidden if part in written], text
+            assert "***" in written
+        assert error["exception"].startswith("java.lang.IllegalStateException: ") and "\tat " in error["exception"]
+
+
+def test_java_keeps_ordinary_text_and_long_text(by_java: list[dict[str, Any]]) -> None:
+    kept = by_java[2 * len(SECRET) :: 2]
+    assert [line["message"] for line in kept[: len(ORDINARY)]] == ORDINARY
+    assert len(kept) == len(ORDINARY) + len(LONG)  # each was written: neither time nor stack was short

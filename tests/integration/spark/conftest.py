@@ -28,7 +28,7 @@ Launch = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture(scope="session")
 def jars() -> str:
-    """Folder of the ABFS connector and what it needs; fetched once for a user."""
+    """Folder of the image's jars."""
     return fetch_jars()
 
 

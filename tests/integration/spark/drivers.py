@@ -12,6 +12,7 @@ from typing import IO
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.labels import BATCH_JOB_ENV
 from tests.support.azurite import ACCOUNT
+from tests.support.sparkimage import spark_home
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "spark/examples/events_per_key.py"
@@ -19,17 +20,15 @@ ARCHIVE = Path(sys.prefix) / "classes/classes.jsa"
 
 
 def fetch_jars() -> str:
-    """Folder of the ABFS connector and what it needs; fetched once for a user."""
-    fetched = subprocess.run([ROOT / "spark/jars/fetch.sh"], capture_output=True, text=True, check=False)
-    assert fetched.returncode == 0, fetched.stderr
-    return fetched.stdout.strip()
+    """Folder of the image's jars."""
+    return str(spark_home() / "jars")
 
 
 def start_options(jars: str) -> tuple[str, str]:
     """Class path before Spark's own jars, and the option for the archive of classes, which `make test` makes.
 
     Args:
-        jars: Folder of the ABFS connector and Delta.
+        jars: Folder of the image's jars.
     """
     classpath = ARCHIVE.with_name("classpath")
     if not ARCHIVE.exists():
@@ -66,6 +65,7 @@ def start_driver(
         [Path(sys.executable).parent / "spark-submit", *options, program],
         env={
             **os.environ,
+            "SPARK_HOME": str(Path(jars).parent),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_CONF_DIR": str(ROOT / "spark/conf"),
             "PYSPARK_PYTHON": sys.executable,

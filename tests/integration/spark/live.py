@@ -25,7 +25,7 @@ def start(
     """Start it, with the account's key in its Hadoop configuration as a driver has it.
 
     Args:
-        jars: Folder of the ABFS connector and Delta.
+        jars: Folder of the image's jars.
         azurite: The storage.
         hosts: File to write, by which Java finds the storage.
         compiler: Options of each JVM.
@@ -37,6 +37,7 @@ def start(
     classpath, archive = start_options(jars)
     options = f"-Djdk.net.hosts.file={hosts} {compiler} {archive}"
     os.environ |= {
+        "SPARK_HOME": str(Path(jars).parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_CONF_DIR": str(ROOT / "spark/conf"),
         "PYSPARK_PYTHON": sys.executable,

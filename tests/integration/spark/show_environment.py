@@ -1,9 +1,11 @@
-"""A program that prints what Spark shows of itself: the pages of its web server, its arguments and its variables."""
+"""A program that prints what Spark shows of itself: its settings, its arguments and its variables.
+
+Spark's pages and its log of events show settings after `Utils.redact`; the image has no web server.
+"""
 
 import json
 import os
 from pathlib import Path
-from urllib.request import urlopen
 
 from eventconsumer_spark import Batch, run_batch
 
@@ -14,10 +16,10 @@ def show(batch: Batch) -> int:
     context.addFile(__file__)
     context._jsc.sc().listenerBus().waitUntilEmpty()
     driver = Path(f"/proc/{os.getppid()}")
-    api = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/environment"
+    spark = context._jsc.sc()
+    settings = spark.statusStore().environmentInfo().hadoopProperties()
     shown = {
-        "page": urlopen(f"{context.uiWebUrl}/environment/").read().decode(),
-        "api": json.load(urlopen(api)),
+        "settings": context._jvm.org.apache.spark.util.Utils.redact(spark.conf(), settings).mkString("\n"),
         "arguments": (driver / "cmdline").read_text(),
         "environment": (driver / "environ").read_text(),
     }

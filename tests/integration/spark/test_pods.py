@@ -24,8 +24,10 @@ SCRATCH = {"driver": PLACED["driver"] | {"scratch": {"size": "2Gi"}}}
 
 
 @pytest.fixture(scope="module")
-def gateway() -> Iterator[JavaGateway]:
-    found = launch_gateway()
+def gateway(jars: str) -> Iterator[JavaGateway]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_HOME", str(Path(jars).parent))
+        found = launch_gateway()
     yield found
     found.shutdown()
     found.proc.stdin.close()  # the JVM ends
