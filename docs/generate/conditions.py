@@ -149,7 +149,7 @@ def _errors() -> str:
 
 
 def _of_operator() -> list[Template]:
-    return templates(_ERROR_CALLS, "operator/src")
+    return templates(_ERROR_CALLS, "operator/src", "crds/src")
 
 
 def _reason_of(error: str) -> str:

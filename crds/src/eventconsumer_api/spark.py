@@ -24,11 +24,14 @@ PROGRAMS = (
     "local:///app/examples/latest_by_key.py",
 )
 """The programs of the operator's Spark image, the default first. Other modules in it are no programs."""
-OTHER_PROGRAM = (
-    "is no program of the operator's Spark image: set spark.application.image to an image that the operator's "
-    f"administrator allows, or use one of {', '.join(PROGRAMS)}"
-)
-"""Why another program without an image of the user is refused, and the remedy."""
+
+
+def other_program() -> str:
+    """Why another program without an image of the user is refused, and the remedy."""
+    return (
+        "is no program of the operator's Spark image: set spark.application.image to an image that the operator's "
+        f"administrator allows, or use one of {', '.join(PROGRAMS)}"
+    )
 
 
 class Trigger(Model):
@@ -110,7 +113,7 @@ class Application(Model):
         *image_rules("spark.application"),
         (
             f"!has(self.mainFile) || has(self.image) || self.mainFile in {list(PROGRAMS)!r}",
-            f"spark.application.mainFile {OTHER_PROGRAM}",
+            f"spark.application.mainFile {other_program()}",
         ),
     )
 

@@ -19,7 +19,7 @@ from eventconsumer_operator.resource.names import child_labels
 from eventconsumer_operator.spark.pods import SCRATCH_FOLDER, SCRATCH_VOLUME
 from tests.unit.api.test_expansion import expand
 from tests.unit.operator.specs import specs
-from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, UID, batch, fleet, observed, report
+from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, UID, batch, fleet, observed, report, spec_with
 
 ADMINISTRATOR = replace(
     SETTINGS,
@@ -389,6 +389,28 @@ def test_the_generated_specs_reach_every_kind_of_pod() -> None:
         # In the annotation of a driver, executors have them too.
         times = 2 if component in SPARK_COMPONENTS else 1
         assert [texts[component].count(word) for word in ("DB_PASSWORD", "envFrom", "/config/shop")] == [times] * 3
+
+
+def test_our_programs_read_the_text_of_users_exactly() -> None:
+    """In all variables of the operator: what Kubernetes makes of them is what the operator meant."""
+    text = "$(POD_UID)$$(POD_UID)$$"
+    spark = spec_with("spark.output.body", {"type": "Json", "schema": text}, SPARK)
+    replay = {"nonce": "a", "consumerGroup": text}
+    spec = SPEC | spark | {"replay": replay}
+    plan = planned(spec)
+    assert plan is not None
+    written = {
+        variable["name"]: variable.get("value", "")
+        for job in plan.jobs
+        for variable in job["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
+
+    def read(value: str) -> str:
+        return expand(value.encode(), {b"POD_UID": b"other"}, runes=True).decode()
+
+    config, batch_job = (json.loads(read(written[name])) for name in (labels.CONFIG_ENV, labels.BATCH_JOB_ENV))
+    assert config["eventHub"]["consumerGroup"] == batch_job["output"]["body"]["schema"] == text
+    assert read(text) == "other$(POD_UID)$", "Kubernetes would change it"
 
 
 def test_many_generated_specs_give_a_plan() -> None:

@@ -128,7 +128,8 @@ class Processing(Model):
         default=None,
         max_length=256,
         pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$",
-        description="The user's handler, package.module:Class, in `image`. Absent: events are only written to files.",
+        description="The user's handler, package.module:Class, in the folder /app of `image`. Absent: events are only "
+        "written to files.",
     )
     handler_mode: HandlerMode = Field(
         default=HandlerMode.PRECEDE,

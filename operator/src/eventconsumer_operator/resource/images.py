@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 
-from eventconsumer_api.spark import OTHER_PROGRAM, PROGRAMS
+from eventconsumer_api.spark import PROGRAMS, other_program
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.settings import Settings
@@ -36,7 +36,7 @@ def spark_image(spec: EventConsumerSpec, settings: Settings) -> str:
     image = application.image
     if image is None:
         if application.main_file not in PROGRAMS:
-            raise SpecError("spec.spark.application.mainFile", f"{application.main_file} {OTHER_PROGRAM}")
+            raise SpecError("spec.spark.application.mainFile", f"{application.main_file} {other_program()}")
         return settings.spark_image
     return _allowed(image, SPARK_FIELD, settings.spark_image_prefixes, "a Spark program", "sparkImagePrefixes")
 

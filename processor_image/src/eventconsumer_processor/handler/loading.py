@@ -88,7 +88,7 @@ def find(top: str, folder: Path) -> ModuleSpec:
             f"line there, such as shop.py with: from {top} import Shop"
         )
     if found.origin is None:  # a namespace package: parts of it may be anywhere
-        raise _invalid(f"{folder / top} is a folder without __init__.py: add this file")
+        raise _invalid(f"the folder {top} in {folder} has no __init__.py: add this file")
     if not _is_below(found.origin, folder):
         raise _invalid(f"{found.origin} is a link out of {folder}: copy the module there")
     return found

@@ -183,7 +183,7 @@ def test_a_missing_module_or_package_is_named(modules: Path) -> None:
     assert missing.startswith(f"there is no module missing in {modules} of the image: build processing.image FROM")
     assert "with: from missing import Shop" in missing
     (modules / "shop").mkdir()
-    assert refusal("shop.orders:Orders", modules) == f"{modules}/shop is a folder without __init__.py: add this file"
+    assert refusal("shop.orders:Orders", modules) == f"the folder shop in {modules} has no __init__.py: add this file"
     (modules / "shop/__init__.py").touch()
     assert refusal("shop.orders:Orders", modules).startswith(
         f"there is no module shop.orders in {modules} of the image"
