@@ -410,14 +410,13 @@ ALLOWED: Mapping[str, Form] = {name: form for form, names in _NAMES for name in 
 """The allowed properties and the forms of their values."""
 
 _PREFIXES = ("spark.sql.", "spark.databricks.delta.", "spark.")  # they shorten the rule: the CRD contains it
-PAGE = "docs/reference/properties.md"
 
 
 def rule() -> tuple[str, str, str]:
     """The rule of the CRD: the CEL expression that must hold, its message, and the CEL expression of the message."""
     good = " || ".join(f"({_named(names)} && {_has_form(form)})" for form, names in _by_form().items())
     bad = f"self.conf.filter(key, !({good}))"
-    text = f"spark.application.conf: use only properties of {PAGE}, with values of the form given there"
+    text = "spark.application.conf: use only properties of docs/reference/properties.md, with values of that form"
     return f"!has(self.conf) || size({bad}) == 0", text, f"'{text}; refused: ' + {bad}[0]"
 
 

@@ -13,6 +13,7 @@ from kubernetes.aio import client, config
 
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.spark_conf import ALLOWED
 from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.manifest import STATEFUL_SET
 from tests.contract.operator.conftest import ROOT, Cluster
@@ -44,7 +45,7 @@ def large(resource: int) -> dict[str, Any]:
     partitions = {str(number): {"type": "Offset", "offset": f"9{resource:019}"} for number in range(512)}
     application = {
         "arguments": [f"{resource:04}" + "x" * 4092] * 8,
-        "conf": {f"spark.sql.{number:02}": f"{resource:04}" + "x" * 311 for number in range(100)},
+        "conf": {name: form.edges[-1] for name, form in list(ALLOWED.items())[:100]},
     }
     spark = SPEC["spark"] | {"application": application}
     return SPEC | {"suspend": True, "startingPosition": {"partitions": partitions}, "spark": spark}

@@ -1,7 +1,7 @@
 """The pods that Spark itself makes of the operator's templates and properties: its own builders, called in a JVM."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 from py4j.java_gateway import JavaGateway
 from pyspark.java_gateway import launch_gateway
 
+from tests.unit.api.test_expansion import expand
 from tests.unit.operator.spark.test_plan_spark import confs, executor_of
 from tests.unit.operator.spark.test_sparkapplications import PLACED, PLACING, made, templates
 
@@ -63,16 +64,22 @@ class Builders:
         builder = spark.scheduler.cluster.k8s.KubernetesExecutorBuilder()
         return self._pod(builder.buildFromFeatures(conf, security, self.client, profile).pod())
 
-    def driver(self) -> dict[str, Any]:
-        """The pod of a driver in cluster mode."""
+    def driver(self, arguments: Sequence[str] = ()) -> dict[str, Any]:
+        """The pod of a driver in cluster mode, with the arguments of its program."""
         k8s = self.jvm.org.apache.spark.deploy.k8s
         program = k8s.submit.PythonMainAppResource("local:///app/eventconsumer_spark/job.py")
         runner = "org.apache.spark.deploy.PythonRunner"
-        conf = k8s.KubernetesConf.createDriverConf(self.conf, "app", program, runner, self._strings(), self.none)
+        conf = k8s.KubernetesConf.createDriverConf(
+            self.conf, "app", program, runner, self._strings(arguments), self.none
+        )
         return self._pod(k8s.submit.KubernetesDriverBuilder().buildFromFeatures(conf, self.client).pod())
 
-    def _strings(self) -> Any:
-        return self.jvm.java.lang.reflect.Array.newInstance(self.jvm.java.lang.Class.forName("java.lang.String"), 0)
+    def _strings(self, texts: Sequence[str]) -> Any:
+        string = self.jvm.java.lang.Class.forName("java.lang.String")
+        array = self.jvm.java.lang.reflect.Array.newInstance(string, len(texts))
+        for number, text in enumerate(texts):
+            array[number] = text
+        return array
 
     def _pod(self, pod: Any) -> dict[str, Any]:
         """The pod with its container."""
@@ -107,6 +114,18 @@ def test_drivers_of_the_other_launchers(launcher: str, gateway: JavaGateway, tmp
         "spark.kubernetes.container.image": "spark:1",
     }
     check(Builders(gateway, application["spec"]["sparkConf"] | own).driver(), template)
+
+
+@pytest.mark.parametrize("launcher", ["Kubeflow", "Apache"])
+def test_a_program_gets_the_arguments_that_the_user_wrote(launcher: str, gateway: JavaGateway) -> None:
+    """Kubernetes expands references in the arguments of a container, and Spark writes them there as they are."""
+    texts = ["$(POD_NAME)", "$$(POD_NAME)", "a $5 $", "${HOME}", "--conf", "é$é"]
+    spec = made(launcher, application={"arguments": texts})["spec"]
+    own = {"spark.kubernetes.container.image": "spark:1", "spark.kubernetes.file.upload.path": "local:///tmp"}
+    pod = Builders(gateway, spec["sparkConf"] | own).driver(spec.get("arguments") or spec["driverArgs"])
+    (container,) = pod["spec"]["containers"]
+    got = [expand(each.encode(), {b"POD_NAME": b"orders"}, runes=True).decode() for each in container["args"]]
+    assert got[-len(texts) :] == texts
 
 
 def check(pod: dict[str, Any], template: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ too; here a resource is checked that was stored with the CRD of another version.
 """
 
 from eventconsumer_api.spark import Spark
-from eventconsumer_api.spark_conf import ALLOWED, PAGE
+from eventconsumer_api.spark_conf import ALLOWED
 from eventconsumer_operator.errors import SpecError
 
 FIELD = "spec.spark.application.conf"
@@ -46,4 +46,4 @@ def _refusal(name: str) -> str:
     instead = next((text for prefix, text in _INSTEAD.items() if name.startswith(prefix)), "")
     if instead:
         return f"{name} is set by the operator: use {instead}"
-    return f"{name} is not allowed: remove it, or set it in the program; {PAGE} lists the allowed properties"
+    return f"{name} is not allowed: use a property of docs/reference/properties.md, or set it in the program"
