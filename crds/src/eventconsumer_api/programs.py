@@ -325,7 +325,7 @@ class Peer(Model):
 
 
 class EgressRule(Model):
-    """Connections that hosts may open."""
+    """Connections that pods with user code may open."""
 
     to: list[Peer] = Field(min_length=1, max_length=16, description="Destinations; one of them must fit.")
     ports: list[EgressPort] = Field(min_length=1, max_length=16, description="Ports of the destinations.")

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from eventconsumer_api.endpoints import REGISTRY_URL_PATTERN
 from eventconsumer_api.model import Model, rules, total
-from eventconsumer_api.programs import EnvFroms, EnvVars, ProgramVolumes, env_total
+from eventconsumer_api.programs import EgressRule, EnvFroms, EnvVars, ProgramVolumes, env_total
 from eventconsumer_api.scalars import JavaMemory, Quantity
 from eventconsumer_api.scheduling import PodFields, pod_rules
 from eventconsumer_api.secrets import SecretKeyRef, WorkloadIdentity
@@ -93,6 +93,10 @@ class Application(Model):
         total("arguments", "spark.application.arguments", 32_768),
         total("conf", "spark.application.conf", 32_768, pairs=True),
         env_total("spark.application"),
+        (
+            "!has(self.egress) || size(self.egress) == 0 || has(self.image)",
+            "spark.application.egress is for your own program: set spark.application.image, or remove it",
+        ),
     )
 
     image: str | None = Field(
@@ -127,6 +131,14 @@ class Application(Model):
     )
     volumes: ProgramVolumes = Field(
         default=[], description="ConfigMaps and Secrets as files, in the driver and in executors."
+    )
+    egress: list[EgressRule] = Field(
+        default=[],
+        max_length=16,
+        description="Destinations of the program, in the driver and in executors, in addition to DNS, port 443, each "
+        "other and the API server. Only where the administrator has enabled network policies; without them, nothing "
+        "is limited.",
+        exclude_if=lambda rules: not rules,
     )
 
 

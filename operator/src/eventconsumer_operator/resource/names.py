@@ -29,6 +29,11 @@ def spark_policy_name(key: Key) -> str:
     return f"{key.name}-spark"
 
 
+def ipv6_policy_name(policy: str) -> str:
+    """Name of the NetworkPolicy that adds addresses of IPv6 to another one, by that one's name."""
+    return f"{policy}-ipv6"
+
+
 def probe_name(key: Key) -> str:
     """Name of the StatefulSet of the probe."""
     return f"{key.name}-probe"

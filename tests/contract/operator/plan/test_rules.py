@@ -91,6 +91,11 @@ def egress(**peer: Any) -> dict[str, Any]:
     return handler(egress=[{"to": [peer], "ports": [{"port": 5432}]}])
 
 
+def program_egress(image: str | None, **peer: Any) -> dict[str, Any]:
+    application = {"egress": [{"to": [peer], "ports": [{"port": 5432}]}]} | ({"image": image} if image else {})
+    return spec(spark={"output": OUTPUT, "application": application})
+
+
 FROM_SECRET = {"secretKeyRef": {"name": "shop", "key": "password"}}
 NAMED = {"name": "shop"}
 MOUNT = {"mountPath": "/mnt/a", "configMap": NAMED}
@@ -127,6 +132,7 @@ BREAKS: dict[str, dict[str, Any]] = {
     "processing.egress is for the handler": spec(
         processing={"egress": [{"to": [{"podSelector": {}}], "ports": [{"port": 1}]}]}
     ),
+    "spark.application.egress is for your own program": program_egress(None, podSelector={}),
     "processing.env: at most": handler(env=[{"name": f"A{number}", "value": "x" * 4096} for number in range(5)]),
     "spark.application.env: at most": spec(
         spark={
@@ -143,6 +149,9 @@ BREAKS: dict[str, dict[str, Any]] = {
     "egress: set exactly one of": egress(),
     "egress: namespaces is for": egress(ipBlock={"cidr": "10.0.0.0/8"}, namespaces=["data"]),
     "processing.egress[].to[].podSelector.matchLabels: keys have": egress(podSelector={"matchLabels": {LONG_KEY: "v"}}),
+    "spark.application.egress[].to[].podSelector.matchLabels: keys have": program_egress(
+        "registry.example/mine:1", podSelector={"matchLabels": {LONG_KEY: "v"}}
+    ),
     "scaling.replicas is required": spec(scaling={"mode": "Lag", "replicas": 3}),
     "scaling.minReplicas must not be above": spec(scaling={"minReplicas": 3, "maxReplicas": 2}),
     "scaling.minReplicas: 0 needs mode: Lag": spec(scaling={"minReplicas": 0}),

@@ -352,6 +352,7 @@ def test_flags_of_the_administrator() -> None:
             "--storage-suffix", "other.example", "--proxy-suffix", "proxy.shop.example",
             "--notice-endpoint", "https://hooks.example/files/",
             "--metrics-namespace", "monitoring", "--network-policies", "--namespace", "shop",
+            "--api-server-port", "443", "--api-server-port", "6550",
         ],
         {"POD_NAMESPACE": "operators"},
     )  # fmt: skip
@@ -367,6 +368,7 @@ def test_flags_of_the_administrator() -> None:
     assert settings.notice_endpoints == ("https://hooks.example/files/",)
     assert settings.metrics_namespaces == ("monitoring",)
     assert (settings.network_policies, settings.operator_namespace) == (True, "operators")
+    assert settings.api_server_ports == (443, 6550)
     assert settings.namespaces == ("shop",)
 
 
@@ -393,6 +395,8 @@ def test_by_default_azures_clouds_and_nothing_else() -> None:
     ("arguments", "named"),
     [
         (["--namespace", "shop", "--egress-cidr", "10.1.2.3/16"], "10.1.2.3/16 has host bits set: write a range"),
+        (["--namespace", "shop", "--api-server-port", "0"], "0 is not a port: write a number"),
+        (["--namespace", "shop", "--api-server-port", "https"], "https is not a port: write a number"),
         (["--pod-metadata-prefix", "kubernetes.io/", "--namespace", "a"], "is reserved"),
         (["--hub-suffix", "not a domain", "--namespace", "a"], "is not a domain"),
         (["--proxy-suffix", "", "--namespace", "a"], "is not a domain"),
