@@ -167,7 +167,7 @@ async def test_applied_objects_stay_and_parts_that_go_away_are_removed(cluster: 
     manifest = json.dumps(event_consumer("orders", spec, namespace))
     assert cluster.kubectl("diff", "--server-side", "-f", "-", stdin=manifest, check=False).stdout == ""
     first = await reconcile(api, namespace)
-    assert not first.errors and len(first.changes) == 5
+    assert not first.errors and len(first.changes) == 6
     made = await versions(api, namespace)
     assert made.keys() >= {f"{kind}/orders-host" for kind in ("StatefulSet", "PodDisruptionBudget", "NetworkPolicy")}
     await assert_settled(api, namespace)
@@ -197,6 +197,7 @@ async def test_applied_objects_stay_and_parts_that_go_away_are_removed(cluster: 
     without = replace(ADMINISTRATOR, network_policies=False)
     assert (await reconcile(api, namespace, without)).changes == (
         "networkpolicy/orders-host deleted: no longer wanted",
+        "networkpolicy/orders-host-ipv6 deleted: no longer wanted",
     )
     assert await api.get(NETWORK_POLICY, namespace, "orders-host") is None
     await assert_settled(api, namespace, without)
