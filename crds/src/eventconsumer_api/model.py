@@ -9,7 +9,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic.alias_generators import to_camel
 
-from eventconsumer_api.terminal import clean
+from eventconsumer_api.terminal import clean_line
 
 
 class Model(BaseModel):
@@ -25,7 +25,10 @@ class Report(Model):
 
 
 class ShownReport(Report):
-    """A report for people: control characters in its texts are replaced, whichever program or user wrote them."""
+    """A report for people: its texts are single lines without control characters, whichever program or user wrote them.
+
+    A newline in a message would show a line that nobody wrote, in `kubectl describe` as in tables.
+    """
 
     @field_validator("*", mode="after")
     @classmethod
@@ -40,7 +43,7 @@ class ShownReport(Report):
 def _cleaned(value: Any) -> Any:
     """A value with clean texts. Models in it are clean already, and enumerations have only our words."""
     if type(value) is str:
-        return clean(value)
+        return clean_line(value)
     if type(value) is dict:
         return {_cleaned(key): _cleaned(each) for key, each in value.items()}
     return value

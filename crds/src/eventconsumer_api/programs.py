@@ -16,6 +16,7 @@ from typing import Annotated, Any, Protocol
 from pydantic import AfterValidator, Field
 
 from eventconsumer_api.model import Model, rules
+from eventconsumer_api.scalars import ObjectName
 from eventconsumer_api.scheduling import LabelName, LabelValue
 
 RESERVED_ENV_PREFIXES = (
@@ -52,7 +53,6 @@ _PREFIX_LIST = f"[{', '.join(repr(prefix) for prefix in RESERVED_ENV_PREFIXES)}]
 _NAME_LIST = f"[{', '.join(repr(name) for name in RESERVED_ENV_NAMES)}]"
 _RESERVED = "EVENTCONSUMER_*, KUBERNETES_*, AZURE_*, PYTHON*, LD_*, SSL_*, JAVA_*, SPARK_*, PATH, HOME and HTTPS_PROXY"
 
-ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 Key = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
 FileName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9_][-._A-Za-z0-9]*$")]
 EnvName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]

@@ -25,4 +25,15 @@ Quantity = Annotated[
     ),
     BeforeValidator(_number_as_text),
 ]
+ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+"""Name of a Kubernetes object."""
+ImageName = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9._:/@+\[\]-]+$")]
+"""Name of an image. Source: github.com/distribution/reference, grammar of `reference`."""
+ConsumerGroup = Annotated[
+    str, Field(min_length=1, max_length=50, pattern=r"^(\$[Dd]efault|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)$")
+]
+"""Source: Microsoft.EventHub in learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules."""
+PartitionId = Annotated[str, Field(min_length=1, max_length=8, pattern=r"^[0-9]+$")]
+OneLine = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+"""Text without control characters."""
 JavaMemory = Annotated[str, Field(max_length=16, pattern=r"^[0-9]+[mg]$")]

@@ -3,12 +3,13 @@
 from pydantic import Field
 
 from eventconsumer_api.model import Model
+from eventconsumer_api.scalars import ObjectName
 
 
 class SecretKeyRef(Model):
     """One key of a Secret in the same namespace."""
 
-    name: str = Field(min_length=1, max_length=253, description="Name of the Secret, in the resource's namespace.")
+    name: ObjectName = Field(description="Name of the Secret, in the resource's namespace.")
     key: str = Field(
         min_length=1,
         max_length=253,
@@ -20,4 +21,9 @@ class SecretKeyRef(Model):
 class WorkloadIdentity(Model):
     """A federated Microsoft Entra identity; no secret is stored."""
 
-    client_id: str = Field(min_length=1, max_length=64, description="Client id of the managed identity or application.")
+    client_id: str = Field(
+        min_length=1,
+        max_length=64,
+        pattern=r"^[A-Za-z0-9-]+$",
+        description="Client id of the managed identity or application.",
+    )

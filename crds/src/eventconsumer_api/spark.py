@@ -8,7 +8,7 @@ from pydantic import Field
 from eventconsumer_api.endpoints import REGISTRY_URL_PATTERN
 from eventconsumer_api.model import Model, rules, total
 from eventconsumer_api.programs import EgressRule, EnvFroms, EnvVars, ProgramVolumes, env_total
-from eventconsumer_api.scalars import JavaMemory, Quantity
+from eventconsumer_api.scalars import ImageName, JavaMemory, OneLine, Quantity
 from eventconsumer_api.scheduling import PodFields, pod_rules
 from eventconsumer_api.secrets import SecretKeyRef, WorkloadIdentity
 
@@ -99,10 +99,8 @@ class Application(Model):
         ),
     )
 
-    image: str | None = Field(
+    image: ImageName | None = Field(
         default=None,
-        min_length=1,
-        max_length=512,
         description="Image with the program, built FROM the operator's Spark image and allowed by the administrator. "
         "Default: the operator's Spark image.",
     )
@@ -118,7 +116,7 @@ class Application(Model):
     )
     conf: dict[
         Annotated[str, Field(min_length=1, max_length=253, pattern=r"^spark\.[A-Za-z0-9._-]+$")],
-        Annotated[str, Field(max_length=4096)],
+        OneLine,
     ] = Field(
         default={},
         max_length=100,

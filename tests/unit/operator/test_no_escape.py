@@ -41,10 +41,13 @@ NEAR = {
         "nodeSelectorTerms": [{"matchExpressions": [{"key": "pool", "operator": "Exists"}]}]
     }
 }
-NAMES = st.from_regex(r"[-._a-zA-Z0-9]{1,20}", fullmatch=True)
+KEYS_OF_SECRETS = st.from_regex(r"[-._a-zA-Z0-9]{1,20}", fullmatch=True)
+NAMES = st.from_regex(r"[a-z0-9]([-.a-z0-9]{0,18}[a-z0-9])?", fullmatch=True)
 SIGN_IN = st.one_of(  # exactly one, as a rule of the CRD says; few generated ones would be
-    st.builds(lambda name, key: {"connectionStringSecretRef": {"name": name, "key": key}}, NAMES, NAMES),
-    st.builds(lambda client: {"workloadIdentity": {"clientId": client}}, NAMES),
+    st.builds(lambda name, key: {"connectionStringSecretRef": {"name": name, "key": key}}, NAMES, KEYS_OF_SECRETS),
+    st.builds(
+        lambda client: {"workloadIdentity": {"clientId": client}}, st.from_regex(r"[A-Za-z0-9-]{1,20}", fullmatch=True)
+    ),
 )
 CONF_NAMES = st.sampled_from(["spark.sql.shuffle.partitions", "spark.memory.fraction"] * 3) | st.sampled_from(
     [

@@ -5,6 +5,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from eventconsumer_api.model import Model, rules
+from eventconsumer_api.scalars import ConsumerGroup
 from eventconsumer_api.v1alpha1.authentication import Authentication
 
 
@@ -53,8 +54,8 @@ class EventHub(Model):
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
         description="Name of the Event Hub; optional if the connection string has EntityPath.",
     )
-    consumer_group: str = Field(
-        default="$Default", min_length=1, max_length=50, description="Consumer group. Each EventConsumer needs its own."
+    consumer_group: ConsumerGroup = Field(
+        default="$Default", description="Consumer group. Each EventConsumer needs its own."
     )
     transport: HubTransport = Field(
         default=HubTransport.AMQP,

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from eventconsumer_api.model import Model, rules
 from eventconsumer_api.programs import EgressRule, EnvFroms, EnvVars, ProgramVolumes, env_total
+from eventconsumer_api.scalars import ImageName
 
 
 class SourceKind(StrEnum):
@@ -148,11 +149,8 @@ class Processing(Model):
         description="Attempts for a failing batch, and then for each failing event alone, before the event becomes a "
         "dead letter.",
     )
-    image: str | None = Field(
+    image: ImageName | None = Field(
         default=None,
-        min_length=1,
-        max_length=512,
-        pattern=r"^[^\s]+$",
         description="Image with the handler, built FROM the processor image. The operator's administrator must allow "
         "its prefix.",
     )

@@ -1,10 +1,9 @@
 """Replay of retained events."""
 
-from typing import Annotated
-
 from pydantic import AwareDatetime, Field
 
 from eventconsumer_api.model import Model
+from eventconsumer_api.scalars import ConsumerGroup, PartitionId
 
 
 class Replay(Model):
@@ -20,17 +19,11 @@ class Replay(Model):
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
         description="Name of this replay. A new name starts a new replay.",
     )
-    consumer_group: str = Field(
-        min_length=1,
-        max_length=50,
-        description="Consumer group of the replay; not the consumer's own.",
-    )
+    consumer_group: ConsumerGroup = Field(description="Consumer group of the replay; not the consumer's own.")
     from_: AwareDatetime | None = Field(
         default=None, alias="from", description="Events enqueued at or after this time. Absent: all retained events."
     )
     to: AwareDatetime | None = Field(
         default=None, description="Events enqueued before this time. Absent: all events present when the replay starts."
     )
-    partitions: list[Annotated[str, Field(min_length=1, max_length=8)]] = Field(
-        default=[], max_length=1024, description="Partition ids. Empty: all."
-    )
+    partitions: list[PartitionId] = Field(default=[], max_length=1024, description="Partition ids. Empty: all.")
