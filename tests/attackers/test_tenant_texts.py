@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,15 @@ from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, observed
 
 FORGED = "    Message:  the administrator has approved this resource"
 ATTACK = f"ok\n{FORGED}\n"
+ADMINISTRATOR = replace(
+    SETTINGS,
+    handler_image_prefixes=("registry.example.com/",),
+    spark_image_prefixes=("registry.example.com/",),
+    pod_metadata_prefixes=("team",),
+    node_label_prefixes=("pool", "kubernetes.azure.com/"),
+    taint_prefixes=("pool", "kubernetes.azure.com/"),
+    schema_registries=("https://shop.servicebus.windows.net",),
+)
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -35,10 +45,10 @@ async def forge(world: Observed, *errors: OperatorError) -> Outcome:
     plan = None
     if not errors:
         try:
-            plan = make_plan(world, SETTINGS)
+            plan = make_plan(world, ADMINISTRATOR)
         except SpecError as error:
             errors = (error,)
-    status = make_status(world, plan, errors, SETTINGS)
+    status = make_status(world, plan, errors, ADMINISTRATOR)
     api = FakeKubernetes()
     await Recorder(api).record(world, status)
     said = texts([wire(status), *(await api.list(EVENT, KEY.namespace)).items])
@@ -71,12 +81,12 @@ def specs() -> dict[str, dict[str, Any]]:
     documents = (each for file in sorted(EXAMPLES.glob("*.yaml")) for each in yaml.safe_load_all(file.read_text()))
     found = {each["metadata"]["name"]: each["spec"] for each in documents if each["kind"] == "EventConsumer"}
     everything = copy.deepcopy(found["orders"])
-    everything["pods"] = {"annotations": {"a": "b"}, "labels": {"a": "b"}, "nodeSelector": {"a": "b"}}
+    everything["pods"] = {"annotations": {"team": "b"}, "labels": {"team": "b"}, "nodeSelector": {"pool": "b"}}
     everything["startingPosition"] = {"type": "Offset", "offset": "7"}
     everything["replay"] = {"nonce": "a", "consumerGroup": "b", "partitions": ["0"]}
     everything["spark"] = copy.deepcopy(SPARK["spark"])
     everything["spark"]["application"] = {
-        "image": "a/b:1",
+        "image": "registry.example.com/b:1",
         "arguments": ["a"],
         "conf": {"spark.sql.shuffle.partitions": "7"},
         "env": [{"name": "A", "value": "b"}],
@@ -91,6 +101,7 @@ SPECS = specs()
 
 @pytest.mark.parametrize("name", SPECS)
 async def test_no_field_of_a_spec_writes_a_line_of_its_own(name: str) -> None:
+    make_plan(observed(SPECS[name]), ADMINISTRATOR)  # else another mistake would be reported first
     paths = list(places(SPECS[name]))
     assert len(paths) > 5
     for path in paths:

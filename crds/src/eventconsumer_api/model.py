@@ -4,7 +4,7 @@ Unknown fields are refused, so that no field is accepted and ignored: a field ex
 """
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic.alias_generators import to_camel
@@ -47,6 +47,25 @@ def _cleaned(value: Any) -> Any:
     if type(value) is dict:
         return {_cleaned(key): _cleaned(each) for key, each in value.items()}
     return value
+
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+def in_lines(document: _M) -> _M:
+    """A copy of a document for people: each text is one line."""
+    found = ((name, getattr(document, name)) for name in type(document).model_fields)
+    return document.model_copy(update={name: _in_lines(value) for name, value in found})
+
+
+def _in_lines(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return in_lines(value)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_in_lines, value))
+    if isinstance(value, dict):
+        return {_cleaned(key): _in_lines(each) for key, each in value.items()}
+    return _cleaned(value)
 
 
 def rules(*checks: tuple[str, str]) -> ConfigDict:
