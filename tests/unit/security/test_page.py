@@ -41,6 +41,7 @@ def test_every_flag_it_names_is_one() -> None:
     values = {
         "--spark-launcher": "Kubeflow",
         "--egress-cidr": "10.1.0.0/16",
+        "--api-server-port": "443",
         "--notice-endpoint": "https://x.example/",
         "--schema-registry": "https://x.example",
     }
