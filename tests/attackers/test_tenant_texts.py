@@ -3,11 +3,9 @@
 import copy
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from eventconsumer_api import model
 from eventconsumer_operator.conditions import events
@@ -21,7 +19,7 @@ from eventconsumer_operator.resource.observed import Observed
 from tests.attackers.outcome import Gained, Outcome, Refused
 from tests.support.fakes.kubernetes import FakeKubernetes
 from tests.unit.operator.test_redaction import leaky, texts
-from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, observed
+from tests.unit.operator.worlds import IDENTITY, KEY, SECRET, SETTINGS, SPEC, observed
 
 FORGED = "    Message:  the administrator has approved this resource"
 ATTACK = f"ok\n{FORGED}\n"
@@ -30,11 +28,13 @@ ADMINISTRATOR = replace(
     handler_image_prefixes=("registry.example.com/",),
     spark_image_prefixes=("registry.example.com/",),
     pod_metadata_prefixes=("team",),
-    node_label_prefixes=("pool", "kubernetes.azure.com/"),
-    taint_prefixes=("pool", "kubernetes.azure.com/"),
+    node_label_prefixes=("pool",),
+    taint_prefixes=("pool",),
+    priority_classes=("drain",),
+    storage_classes=("fast",),
+    proxy_suffixes=("proxy.example",),
     schema_registries=("https://shop.servicebus.windows.net",),
 )
-EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 async def forge(world: Observed, *errors: OperatorError) -> Outcome:
@@ -77,33 +77,84 @@ def attacked(spec: dict[str, Any], path: tuple[str | int, ...]) -> dict[str, Any
     return result  # type: ignore[no-any-return]
 
 
-def specs() -> dict[str, dict[str, Any]]:
-    documents = (each for file in sorted(EXAMPLES.glob("*.yaml")) for each in yaml.safe_load_all(file.read_text()))
-    found = {each["metadata"]["name"]: each["spec"] for each in documents if each["kind"] == "EventConsumer"}
-    everything = copy.deepcopy(found["orders"])
-    everything["pods"] = {"annotations": {"team": "b"}, "labels": {"team": "b"}, "nodeSelector": {"pool": "b"}}
-    everything["startingPosition"] = {"type": "Offset", "offset": "7"}
-    everything["replay"] = {"nonce": "a", "consumerGroup": "b", "partitions": ["0"]}
-    everything["spark"] = copy.deepcopy(SPARK["spark"])
-    everything["spark"]["application"] = {
-        "image": "registry.example.com/b:1",
-        "arguments": ["a"],
-        "conf": {"spark.sql.shuffle.partitions": "7"},
-        "env": [{"name": "A", "value": "b"}],
-    }
-    everything["spark"]["output"]["body"] = {"type": "Json", "schema": "id BIGINT"}
-    everything["spark"]["trigger"] = {"schedule": "0 * * * *"}
-    return {**found, "everything": everything}
-
-
-SPECS = specs()
+INPUTS: dict[str, Any] = {
+    "image": "registry.example.com/b:1",
+    "env": [{"name": "APP_A", "value": "b"}],
+    "envFrom": [{"prefix": "APP_", "configMapRef": {"name": "a"}}],
+    "volumes": [{"mountPath": "/config/a", "secret": {"secretName": "a", "items": [{"key": "b", "path": "c"}]}}],
+    "egress": [{"to": [{"podSelector": {"matchLabels": {"a": "b"}}, "namespaces": ["shop"]}], "ports": [{"port": 1}]}],
+}
+PLACE: dict[str, Any] = {
+    "annotations": {"team": "b"},
+    "labels": {"team": "b"},
+    "nodeSelector": {"pool": "b"},
+    "tolerations": [{"key": "pool", "value": "b"}],
+}
+SPECS: dict[str, dict[str, Any]] = {
+    "of hosts": {
+        "eventHub": {
+            "fullyQualifiedNamespace": "shop.servicebus.windows.net",
+            "name": "orders",
+            "consumerGroup": "drain",
+            "authentication": IDENTITY,
+        },
+        "leaseStore": {
+            "storageAccountUrl": "https://shop.blob.core.windows.net",
+            "storageApiVersion": "2019-07-07",
+            "container": "leases",
+            "prefix": "a",
+            "authentication": IDENTITY,
+        },
+        "sink": {
+            "container": "drained",
+            "prefix": "b",
+            "authentication": SECRET,
+            "notices": {
+                "url": "https://hooks.shop.example/files",
+                "authentication": {"header": "X-Key", "headerSecretRef": {"name": "a", "key": "b"}},
+            },
+        },
+        "startingPosition": {"type": "Offset", "offset": "7", "partitions": {"0": {"type": "Offset", "offset": "8"}}},
+        "processing": INPUTS | {"handler": "a.b:C"},
+        "replay": {"nonce": "a", "consumerGroup": "b", "partitions": ["0"], "from": "2026-01-01T00:00:00Z"},
+        "proxy": {"url": "http://a.proxy.example:3128", "noProxy": ["b.example"]},
+        "pods": PLACE | {"priorityClassName": "drain", "resources": {"limits": {"memory": "1Gi"}}},
+    },
+    "of Spark": SPEC
+    | {
+        "spark": {
+            "trigger": {"schedule": "0 * * * *"},
+            "application": INPUTS
+            | {
+                "mainFile": "local:///app/mine.py",
+                "arguments": ["a"],
+                "conf": {"spark.sql.shuffle.partitions": "7"},
+            },
+            "driver": PLACE | {"memory": "1g", "coreRequest": "1"},
+            "executor": PLACE | {"scratch": {"size": "1Gi", "storageClassName": "fast"}},
+            "output": {
+                "path": "abfss://out@shop.dfs.core.windows.net/orders",
+                "body": {
+                    "type": "Avro",
+                    "schema": '{"type": "record"}',
+                    "registry": {
+                        "type": "AzureSchemaRegistry",
+                        "url": "https://shop.servicebus.windows.net",
+                        "authentication": IDENTITY,
+                    },
+                },
+            },
+            "replay": {"nonce": "a", "from": 1, "to": 2},
+        }
+    },
+}
 
 
 @pytest.mark.parametrize("name", SPECS)
 async def test_no_field_of_a_spec_writes_a_line_of_its_own(name: str) -> None:
     make_plan(observed(SPECS[name]), ADMINISTRATOR)  # else another mistake would be reported first
     paths = list(places(SPECS[name]))
-    assert len(paths) > 5
+    assert len(paths) > 25
     for path in paths:
         assert isinstance(await forge(observed(attacked(SPECS[name], path))), Refused), path
 

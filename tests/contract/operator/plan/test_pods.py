@@ -15,7 +15,7 @@ from eventconsumer_api.quantities import canonical
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import KubernetesApi
-from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, NETWORK_POLICY, STATEFUL_SET, STORED
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, NETWORK_POLICY, STATEFUL_SET, STORED, kind_of, name_of
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.config import host_config
@@ -144,7 +144,7 @@ async def apply_by_force(api: KubernetesApi, namespace: str) -> None:
     world = await load(await look(api, namespace), Silent(), Key(namespace, "orders"))
     assert world is not None
     for manifest in make_plan(world, ADMINISTRATOR).applied:
-        live = world.children[next(place for place in world.children if place[0].name == manifest["kind"])]
+        live = world.children[kind_of(manifest), name_of(manifest)]
         stamped = copy.deepcopy(manifest)
         stamped["metadata"]["annotations"] = live["metadata"]["annotations"]
         await api.apply(stamped)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.kube.manifest import NETWORK_POLICY, name_of
+from eventconsumer_operator.kube.manifest import NETWORK_POLICY, difference, name_of, trimmed
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.disruption import disruption_budget
 from eventconsumer_operator.plan.network import network_policies, unwanted_policies
@@ -236,6 +236,12 @@ def test_sparks_pods_hear_each_other_and_nobody_else() -> None:
     assert "ports" not in rule
 
 
+def test_the_content_of_each_policy_is_in_the_store_to_be_compared() -> None:
+    """Else each reconcile would write it again."""
+    for made in network_policies(consumer(), parse_spec(SPEC | SPARK), CLOSED):
+        assert difference(made["spec"], trimmed(made).get("spec")) is None
+
+
 def test_one_host_at_a_time_may_be_evicted_and_an_unready_one_always() -> None:
     spec = disruption_budget(consumer())["spec"]
     assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
@@ -274,6 +280,28 @@ def test_a_domain_that_nobody_allowed_is_refused(path: str, value: str, value_of
         make_plan(observed(spec_with(path, value, SPEC | SPARK)), SETTINGS)
     assert (caught.value.field, caught.value.reason) == (f"spec.{path}", "EndpointNotAllowed")
     assert f"administrator to extend {value_of_the_chart}" in str(caught.value)
+
+
+@pytest.mark.parametrize("port", [0, 65_536, 99_999])
+@pytest.mark.parametrize("insecure", [False, True])
+@pytest.mark.parametrize(
+    ("path", "url"),
+    [
+        (STORAGE_URL, "https://shop.blob.core.windows.net:{}"),
+        (LEASE_URL, "https://shop.blob.core.windows.net:{}"),
+        (OUTPUT, "abfss://out@shop.dfs.core.windows.net:{}/x"),
+        (PROXY, "http://a.proxy.example:{}"),
+        ("sink.notices.url", "https://hooks.example:{}/files"),
+        ("spark.output.body", "https://registry.example:{}"),
+    ],
+)
+def test_a_port_that_does_not_exist_is_refused(path: str, url: str, port: int, insecure: bool) -> None:
+    """It is a mistake of the user, and no error of the operator."""
+    written = url.format(port)
+    spec = spec_with(path, {"type": "Avro", "registry": {"type": "Confluent", "url": written}}
+                     if path == "spark.output.body" else written, SPEC | SPARK)  # fmt: skip
+    with pytest.raises(SpecError, match=f"{written} has no valid port: use one from 1 to 65535"):
+        make_plan(observed(spec), replace(CLOSED, allow_insecure_endpoints=insecure))
 
 
 @pytest.mark.parametrize(
