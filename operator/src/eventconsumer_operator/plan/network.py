@@ -105,13 +105,14 @@ def _policies(
     # learn.microsoft.com/azure/aks/azure-cni-powered-by-cilium.
     machines = {"to": [block_of(ALL_IPV4), {"namespaceSelector": {}}], "ports": _tcp(ports)}
     of_ipv6 = {"to": [block_of(ALL_IPV6)], "ports": _tcp(ports)}
+    # That of IPv6 comes first: an update from one policy for both cuts no connection.
     return (
-        base | {"spec": both | {"egress": [_NAMES, machines, *egress]}},
         base
         | {
             "metadata": metadata | {"name": ipv6_policy_name(metadata["name"])},
             "spec": {"podSelector": pods, "policyTypes": ["Egress"], "egress": [of_ipv6]},
         },
+        base | {"spec": both | {"egress": [_NAMES, machines, *egress]}},
     )
 
 
