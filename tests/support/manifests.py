@@ -51,4 +51,4 @@ def merged(base: Any, part: Any) -> Any:
 def filled(spec: dict[str, Any]) -> dict[str, Any]:
     """Placeholders such as <account> become names."""
     text = yaml.safe_dump(spec)
-    return dict(yaml.safe_load(text.replace("<account>", "account")))
+    return dict(yaml.safe_load(text.replace("<account>", "account").replace("<registry>", "registry.example")))

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eventconsumer_api.console import Console
+from eventconsumer_api.terminal import clean_line
 
 PIPE_COLUMNS = 400  # wide enough that no cell is folded in a pipe
 GOOD, WARN, BAD, DIM, TITLE = "green", "yellow", "red", "dim", "bold"
@@ -73,7 +74,7 @@ class Output:
             case Format.YAML:
                 self.raw(as_yaml(document))
             case Format.NAME:
-                self.raw("".join(f"{name}\n" for name in names))
+                self.raw("".join(f"{clean_line(name)}\n" for name in names))
             case Format.TABLE:
                 for part in view():
                     self.out.print(part)
@@ -124,5 +125,12 @@ def table(
             overflow="fold" if header in folded else "ellipsis",
         )
     for row in rows:
-        made.add_row(*(cell if isinstance(cell, Text) else Text("-" if cell is None else str(cell)) for cell in row))
+        made.add_row(*map(_cell, row))
     return made
+
+
+def _cell(value: Any) -> Text:
+    """One line: a newline in a text would show a row that is none."""
+    if isinstance(value, Text):
+        return value if clean_line(value.plain) == value.plain else Text(clean_line(value.plain), style=value.style)
+    return Text("-" if value is None else clean_line(str(value)))

@@ -25,7 +25,7 @@ COMPONENT_BATCH_REPLAY = "batch-replay"
 COMPONENT_TOOL = "tool"
 """Component of a temporary pod of `kubectl eventconsumer`; the operator ignores such pods."""
 COMPONENT_SPARK_TOOL = "spark-tool"
-"""Component of such a pod that is like a driver: the NetworkPolicy of hosts does not select it."""
+"""Component of such a pod that is like a driver: it has the NetworkPolicies of Spark's pods."""
 
 HOST_PORT = 8080
 CONFIG_FILE = "/etc/eventconsumer/config.json"

@@ -4,12 +4,12 @@ Unknown fields are refused, so that no field is accepted and ignored: a field ex
 """
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, field_validator
 from pydantic.alias_generators import to_camel
 
-from eventconsumer_api.terminal import clean
+from eventconsumer_api.terminal import clean_line
 
 
 class Model(BaseModel):
@@ -25,7 +25,10 @@ class Report(Model):
 
 
 class ShownReport(Report):
-    """A report for people: control characters in its texts are replaced, whichever program or user wrote them."""
+    """A report for people: its texts are single lines without control characters, whichever program or user wrote them.
+
+    A newline in a message would show a line that nobody wrote, in `kubectl describe` as in tables.
+    """
 
     @field_validator("*", mode="after")
     @classmethod
@@ -40,10 +43,29 @@ class ShownReport(Report):
 def _cleaned(value: Any) -> Any:
     """A value with clean texts. Models in it are clean already, and enumerations have only our words."""
     if type(value) is str:
-        return clean(value)
+        return clean_line(value)
     if type(value) is dict:
         return {_cleaned(key): _cleaned(each) for key, each in value.items()}
     return value
+
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+def in_lines(document: _M) -> _M:
+    """A copy of a document for people: each text is one line."""
+    found = ((name, getattr(document, name)) for name in type(document).model_fields)
+    return document.model_copy(update={name: _in_lines(value) for name, value in found})
+
+
+def _in_lines(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return in_lines(value)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_in_lines, value))
+    if isinstance(value, dict):
+        return {_cleaned(key): _in_lines(each) for key, each in value.items()}
+    return _cleaned(value)
 
 
 def rules(*checks: tuple[str, str] | tuple[str, str, str]) -> ConfigDict:

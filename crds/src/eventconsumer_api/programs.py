@@ -17,11 +17,12 @@ from pydantic import AfterValidator, Field
 from pydantic.alias_generators import to_camel
 
 from eventconsumer_api.model import Model, rules
+from eventconsumer_api.scalars import ObjectName
 from eventconsumer_api.scheduling import LabelName, LabelValue
 
 NEEDS_IMAGE: Mapping[str, tuple[str, ...]] = {
     "processing": ("handler", "env", "env_from", "volumes", "egress"),
-    "spark.application": ("env", "env_from", "volumes"),
+    "spark.application": ("env", "env_from", "volumes", "egress"),
 }
 """Fields that need an image of the user, by the part of the spec with `image`."""
 ENV_PREFIX = "APP_"
@@ -39,7 +40,7 @@ ENV_CHARACTERS = 16_384
 """Maximum number of characters of the values of `env` in all."""
 
 _CONFIG_MAP, _SECRET = "ConfigMap", "Secret"
-ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+
 Key = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
 FileName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9_][-._A-Za-z0-9]*$")]
 EnvName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -229,6 +230,10 @@ class Inputs(Protocol):
     def volumes(self) -> list[ProgramVolume]:
         """Folders."""
 
+    @property
+    def egress(self) -> list["EgressRule"]:
+        """Destinations."""
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -335,7 +340,7 @@ class Peer(Model):
 
 
 class EgressRule(Model):
-    """Connections that hosts may open."""
+    """Connections that pods with user code may open."""
 
     to: list[Peer] = Field(min_length=1, max_length=16, description="Destinations; one of them must fit.")
     ports: list[EgressPort] = Field(min_length=1, max_length=16, description="Ports of the destinations.")

@@ -25,6 +25,9 @@ Quantity = Annotated[
     ),
     BeforeValidator(_number_as_text),
 ]
+ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+"""Name of a Kubernetes object."""
+PartitionId = Annotated[str, Field(min_length=1, max_length=8, pattern=r"^[0-9]+$")]
 JavaMemory = Annotated[str, Field(max_length=16, pattern=r"^[0-9]+[mg]$")]
 SEGMENT = "[.]*[A-Za-z0-9_=-][A-Za-z0-9_.=-]*"
 """A regular expression of one segment of a blob's name or of a path: it is not made of dots alone."""
@@ -34,7 +37,6 @@ ConsumerGroupName = Annotated[
     # a segment in the names of blobs (layout AzureSdk) and in addresses of AMQP.
     Field(min_length=1, max_length=50, pattern=r"^(\$[Dd]efault|[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)$"),
 ]
-PartitionId = Annotated[str, Field(min_length=1, max_length=8, pattern=r"^[0-9]+$")]
 
 # The grammar of references, without a domain of its own for the short names of Docker Hub. Source: regexp.go of
 # github.com/distribution/reference, which container runtimes use, with its maximum length of a name and its tags.

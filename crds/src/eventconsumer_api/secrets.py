@@ -3,17 +3,13 @@
 from pydantic import Field
 
 from eventconsumer_api.model import Model
+from eventconsumer_api.scalars import ObjectName
 
 
 class SecretKeyRef(Model):
     """One key of a Secret in the same namespace."""
 
-    name: str = Field(
-        min_length=1,
-        max_length=253,
-        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
-        description="Name of the Secret, in the resource's namespace.",
-    )
+    name: ObjectName = Field(description="Name of the Secret, in the resource's namespace.")
     key: str = Field(
         min_length=1,
         max_length=253,

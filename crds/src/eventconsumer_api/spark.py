@@ -8,7 +8,7 @@ from pydantic import Field
 from eventconsumer_api import spark_conf
 from eventconsumer_api.endpoints import REGISTRY_URL_PATTERN
 from eventconsumer_api.model import Model, rules, total
-from eventconsumer_api.programs import EnvFroms, EnvVars, ProgramVolumes, env_total, image_rules
+from eventconsumer_api.programs import EgressRule, EnvFroms, EnvVars, ProgramVolumes, env_total, image_rules
 from eventconsumer_api.scalars import SEGMENT, ImageName, JavaMemory, Quantity
 from eventconsumer_api.scheduling import PodFields, pod_rules
 from eventconsumer_api.secrets import SecretKeyRef, WorkloadIdentity
@@ -148,6 +148,14 @@ class Application(Model):
     )
     volumes: ProgramVolumes = Field(
         default=[], description="ConfigMaps and Secrets as files, in the driver and in executors."
+    )
+    egress: list[EgressRule] = Field(
+        default=[],
+        max_length=16,
+        description="Destinations of the program, in the driver and in executors, in addition to DNS, port 443, each "
+        "other and the API server. Only where the administrator has enabled network policies; without them, nothing "
+        "is limited.",
+        exclude_if=lambda rules: not rules,
     )
 
 

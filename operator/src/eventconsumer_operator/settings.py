@@ -19,6 +19,8 @@ from eventconsumer_api.programs import ENV_PREFIX_PATTERN, OWN_ENV_WORDS
 from eventconsumer_api.scheduling import is_reserved
 from eventconsumer_api.spark import Launcher
 
+API_SERVER_PORTS = (443, 6443, 8443, 16443)
+"""Ports of the API server in common distributions."""
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -51,10 +53,11 @@ class Settings:
             slash; empty: none.
         schema_registries: Allowed values of spec.spark.output.body.registry.url; empty: none.
         allow_insecure_endpoints: Allow plain HTTP and AMQP, IP addresses, localhost and any domain; for emulators only.
-        egress_cidrs: Ranges of addresses that spec.processing.egress may name, or parts of them; empty: none.
-        egress_namespaces: Namespaces whose pods spec.processing.egress may name, besides its own.
+        egress_cidrs: Ranges of addresses that egress in a spec may name, or parts of them; empty: none.
+        egress_namespaces: Namespaces whose pods egress in a spec may name, besides its own.
         network_policies: Whether the pods of hosts and of Spark get NetworkPolicies.
         operator_namespace: Namespace of this operator, which may connect to hosts; empty: unknown.
+        api_server_ports: Ports on which Spark's drivers reach the API server, behind its Service.
         metrics_namespaces: Namespaces whose pods may read the metrics of hosts too.
         fleet_key_file: Private key that signs operator messages, Ed25519 in PEM; None: a new key at each start.
         host_service_account: Service account of host pods, in the namespace of each resource.
@@ -93,6 +96,7 @@ class Settings:
     egress_namespaces: tuple[str, ...] = ()
     network_policies: bool = False
     operator_namespace: str = ""
+    api_server_ports: tuple[int, ...] = API_SERVER_PORTS
     metrics_namespaces: tuple[str, ...] = ()
     fleet_key_file: Path | None = None
     host_service_account: str = HOST_SERVICE_ACCOUNT
@@ -215,6 +219,7 @@ def parse_settings(argv: Sequence[str], environment: Mapping[str, str]) -> Setti
         egress_namespaces=tuple(given.egress_namespace),
         network_policies=given.network_policies,
         operator_namespace=own[0] if own else "",
+        api_server_ports=tuple(given.api_server_port) or API_SERVER_PORTS,
         metrics_namespaces=tuple(given.metrics_namespace),
         fleet_key_file=given.fleet_key_file,
         host_service_account=given.host_service_account,
@@ -333,16 +338,23 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=_cidr,
-        help="range of addresses that spec.processing.egress may name, such as 10.1.0.0/16; may be repeated; "
-        "default: none",
+        help="range of addresses that egress in a spec may name, such as 10.1.0.0/16; may be repeated; default: none",
     )
     parser.add_argument(
         "--egress-namespace",
         action="append",
         default=[],
-        help="namespace whose pods spec.processing.egress may name, besides its own; may be repeated; default: none",
+        help="namespace whose pods egress in a spec may name, besides its own; may be repeated; default: none",
     )
     parser.add_argument("--network-policies", action="store_true", help="give hosts and Spark NetworkPolicies")
+    parser.add_argument(
+        "--api-server-port",
+        action="append",
+        default=[],
+        type=_port,
+        help="port on which Spark's drivers reach the API server, behind its Service; may be repeated; default: "
+        f"{', '.join(map(str, API_SERVER_PORTS))}",
+    )
     parser.add_argument(
         "--metrics-namespace",
         action="append",
@@ -363,6 +375,12 @@ def _env_prefix(text: str) -> str:
     if text.partition("_")[0] in OWN_ENV_WORDS:
         raise argparse.ArgumentTypeError(f"{text} is for variables that hosts and Spark have already: use another one")
     return text
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65_535:
+        raise argparse.ArgumentTypeError(f"{text} is not a port: write a number from 1 to 65535")
+    return int(text)
 
 
 def _cidr(text: str) -> str:

@@ -117,7 +117,7 @@ def audit(  # noqa: PLR0917 - the options of the command
 
     quiet()
     report = asyncio.run(go())
-    show_document(report, Output.JSON if as_json else output, lambda console: show.show(report, console))
+    show_document(report, Output.JSON if as_json else output, show.show)
     raise typer.Exit(report.exit_code)
 
 

@@ -35,7 +35,7 @@ VALUES = ",".join(
         "secretNamePrefixes={s,hub-,registry}",
         "configMapNamePrefixes={shop,app-}",
         "envPrefixes={SHOP_}",
-        "egressCidrs={10.1.0.0/16,fd00:1::/64,168.63.0.0/16}",
+        "egressCidrs={10.1.0.0/16,fd00:1::/64,168.63.0.0/16,2000::/3,64:ff9b::/64}",
         "egressNamespaces={data}",
         "imagePullSecrets[0].name=registry",
         "podMetadataPrefixes={shop.example/,team}",
@@ -58,7 +58,7 @@ HANDLER = {"handler": "shop:Shop", "image": "registry.example.com/one"}
 IMAGE, PROGRAM = "spec.processing.image", "spec.spark.application.image"
 SINK, LEASES = "spec.sink.storageAccountUrl", "spec.leaseStore.storageAccountUrl"
 HUB, PROXY = "spec.eventHub.fullyQualifiedNamespace", "spec.proxy.url"
-EGRESS = "spec.processing.egress"
+EGRESS, PROGRAM_EGRESS = "spec.processing.egress", "spec.spark.application.egress"
 PLAIN_INPUTS = {
     "env": {"name": "SHOP_PLAIN", "value": "x"},
     "envFrom": {"prefix": "SHOP_ANY_", "configMapRef": {"name": "app-all"}},
@@ -142,13 +142,30 @@ def named(name: str, prefix: str) -> dict[str, tuple[str, dict[str, Any]]]:
     }
 
 
-def egress(**peer: Any) -> dict[str, Any]:
+def egress(field: str = EGRESS, /, **peer: Any) -> dict[str, Any]:
     rules = [{"to": [{"podSelector": {}}, peer], "ports": [{"port": 5432}]}]
-    return spec_with("processing", HANDLER | {"egress": rules})
+    base = spec_with("spark.application.image", "registry.example.com/spark/mine:1", SPEC | SPARK)
+    return spec_with(field.removeprefix("spec."), rules, base | {"processing": HANDLER})
 
 
-def addresses(cidr: str, *left_out: str) -> dict[str, Any]:
-    return egress(ipBlock={"cidr": cidr, "except": list(left_out)})
+def addresses(cidr: str, *left_out: str, field: str = EGRESS) -> dict[str, Any]:
+    return egress(field, ipBlock={"cidr": cidr, "except": list(left_out)})
+
+
+def of_each(field: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Destinations that nobody allowed, or nobody can allow."""
+    cases = {
+        "addresses that nobody allowed": addresses("10.2.0.0/24", field=field),
+        "more addresses than allowed": addresses("10.0.0.0/8", field=field),
+        "services of the node": addresses("168.63.129.16/32", field=field),
+        "IPv4 addresses in IPv6": addresses("::ffff:168.63.129.16/128", field=field),
+        "IPv4 addresses behind NAT64": addresses("64:ff9b::a83f:8110/128", field=field),
+        "IPv4 addresses behind 6to4": addresses("2002:a9fe:a9fe::/48", field=field),
+        "an exception elsewhere": addresses("10.1.2.0/24", "10.1.3.0/25", field=field),
+        "an exception of IPv4 addresses in IPv6": addresses("10.1.2.0/24", "::ffff:10.1.2.0/120", field=field),
+        "pods of a namespace that nobody allowed": egress(field, podSelector={}, namespaces=["data", "kube-system"]),
+    }
+    return {f"{name} in {field}": (field, spec) for name, spec in cases.items()}
 
 
 ACCEPTED: dict[str, dict[str, Any]] = {
@@ -169,6 +186,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     **{case: spec for case, (_, spec) in named("APP_a", "APP_X_").items()},
     "addresses": addresses("10.1.2.0/24", "10.1.2.128/25"),
     "addresses of version 6": addresses("fd00:1::/96"),
+    "addresses of a program": addresses("10.1.2.0/24", "10.1.2.128/25", field=PROGRAM_EGRESS),
+    "pods of a namespace, of a program": egress(PROGRAM_EGRESS, podSelector={}, namespaces=["data"]),
     "pods of its own namespace": egress(podSelector={"matchLabels": {"app": "redis"}}),
     "pods of a namespace": egress(podSelector={}, namespaces=["data"]),
     "a proxy under an allowed domain": proxy("http://Proxy.example:3128"),
@@ -245,11 +264,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     },
     **named("LOG4J_CONFIGURATION_FILE", "LOG4J_"),
     **named("SHOPS_A", "S_"),
-    "addresses that nobody allowed": (EGRESS, addresses("10.2.0.0/24")),
-    "more addresses than allowed": (EGRESS, addresses("10.0.0.0/8")),
-    "services of the node": (EGRESS, addresses("168.63.129.16/32")),
-    "an exception elsewhere": (EGRESS, addresses("10.1.2.0/24", "10.1.3.0/25")),
-    "pods of a namespace that nobody allowed": (EGRESS, egress(podSelector={}, namespaces=["data", "kube-system"])),
+    **of_each(EGRESS),
+    **of_each(PROGRAM_EGRESS),
     "a label": ("spec.pods.labels", pods(labels={"teams": "a"})),
     "a label of another domain": ("spec.pods.labels", pods(labels={"shop.example.evil/a": "a"})),
     "a reserved label": ("spec.pods.labels", pods(labels={"controller-uid": "a"})),

@@ -21,7 +21,7 @@ from eventconsumer_cli.kube.releases import SERVES, SERVES_ALL, releases_of
 from eventconsumer_operator.fleet.key import FleetKey
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.resource.names import child_labels
-from eventconsumer_operator.settings import Settings, parse_settings
+from eventconsumer_operator.settings import API_SERVER_PORTS, Settings, parse_settings
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.test_chart import CHART, of_kind, render
 from tests.support.apiserver import find_binary
@@ -99,6 +99,7 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
         'noticeEndpoints=["https://hooks.example.com/files/"]',
         'schemaRegistries=["https://shop.servicebus.windows.net"]',
         'networkPolicies.metricsNamespaces=["monitoring"]',
+        "networkPolicies.apiServerPorts=[6550]",
     )
     expected: dict[str, tuple[Any, Any]] = {
         "namespaces": (("shop",), ("a", "b")),
@@ -127,6 +128,7 @@ def test_the_operator_understands_its_arguments_and_takes_each_value() -> None:
         "notice_endpoints": ((), ("https://hooks.example.com/files/",)),
         "schema_registries": ((), ("https://shop.servicebus.windows.net",)),
         "metrics_namespaces": ((), ("monitoring",)),
+        "api_server_ports": (API_SERVER_PORTS, (6550,)),
         "network_policies": (True, True),
     }
     for name, values in expected.items():

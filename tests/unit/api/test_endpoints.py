@@ -179,7 +179,34 @@ def test_messages_are_printable(host: str) -> None:
 
 @ALL_ROLES
 @pytest.mark.parametrize(
-    "host", ["localhost", "LOCALHOST:10000", "a.localhost", "127.1", "0x7f.0.0.1", "2130706433", "[::1]:10000", "", "."]
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:10000",
+        "a.localhost",
+        "127.1",
+        "0x7f.0.0.1",
+        "2130706433",
+        "[::1]:10000",
+        "",
+        ".",
+        # The metadata service: shortened, hexadecimal, octal, decimal, mapped, and through NAT64 and 6to4.
+        "169.254.169.254",
+        "169.254.169.254.",
+        "169.254.43518",
+        "169.16689662",
+        "0xa9fea9fe",
+        "0xA9.0xFE.0xA9.0xFE",
+        "0251.0376.0251.0376",
+        "2852039166",
+        "[::ffff:169.254.169.254]",
+        "[::ffff:a9fe:a9fe]:443",
+        "::ffff:a9fe:a9fe",
+        "[64:ff9b::a9fe:a9fe]",
+        "[2002:a9fe:a9fe::1]",
+        "[fe80::a9fe:a9fe%eth0]",
+        "[fd00:ec2::254]",
+    ],
 )
 def test_the_machine_itself_is_refused_in_every_notation(role: str, host: str) -> None:
     for address in (host, f"{host}/shop", f"user@{host}", f"{host}?a@b.example"):

@@ -110,6 +110,7 @@ ANY = specs(
         },
         "spec.processing.volumes[]": VOLUMES,
         "spec.processing.egress[].to[]": DESTINATIONS,
+        "spec.spark.application.egress[].to[]": DESTINATIONS,
         "spec.processing.bufferBytes": st.integers(2**24, 2**28),
         "spec.pods.resources.requests.*": st.sampled_from(["100m", "1", "64Mi"]),
         "spec.pods.resources.limits.*": st.sampled_from(["2Gi", 10**9]),

@@ -42,6 +42,7 @@ def test_every_flag_it_names_is_one() -> None:
         "--spark-launcher": "Kubeflow",
         "--egress-cidr": "10.1.0.0/16",
         "--env-prefix": "SHOP_",
+        "--api-server-port": "443",
         "--notice-endpoint": "https://x.example/",
         "--schema-registry": "https://x.example",
     }

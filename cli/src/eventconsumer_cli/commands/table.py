@@ -13,6 +13,7 @@ from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import TableReport
 from eventconsumer_api.remedies import command
 from eventconsumer_api.status import TableStatus
+from eventconsumer_api.terminal import clean_line
 from eventconsumer_cli.commands.partitions import look_at
 from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.options import ConsumerName
@@ -122,7 +123,7 @@ def view(look: Look, found: Shown) -> Iterator[RenderableType]:
         ("commits", f"every {found.max_seconds} s, if there are new files" if found.max_seconds else ""),
     ):
         if value:
-            grid.add_row(Text(name, style=TITLE), Text(value))
+            grid.add_row(Text(name, style=TITLE), Text(clean_line(value)))
     yield grid
     if found.problem:
         yield Text.assemble(("\n" + Reason.TABLE_INVALID, BAD), f": {found.problem}")

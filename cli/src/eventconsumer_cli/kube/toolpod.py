@@ -121,8 +121,8 @@ def of_driver(
 ) -> Manifest:
     """A pod that reaches a schema registry as drivers do, before the operator has created one.
 
-    Its image, service account, credential and proxy are those of drivers, and no NetworkPolicy of ours limits its
-    connections. It has nothing of the Spark program, whose variables and folders cannot change these.
+    Its image, service account, credential and proxy are those of drivers, and so are its NetworkPolicies. It has
+    nothing of the Spark program, whose variables and folders cannot change these.
 
     Args:
         consumer: The EventConsumer.

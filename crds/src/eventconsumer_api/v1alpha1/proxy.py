@@ -26,7 +26,9 @@ class Proxy(Model):
     )
 
     url: str = Field(
-        max_length=512, description="Address of the proxy, such as http://proxy.example.com:3128, without credentials."
+        max_length=512,
+        pattern=r"^[!-~]+$",  # the rules above say more
+        description="Address of the proxy, such as http://proxy.example.com:3128, without credentials.",
     )
     no_proxy: list[NoProxyName] = Field(
         default=[],

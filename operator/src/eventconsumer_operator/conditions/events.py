@@ -15,7 +15,7 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.labels import FIELD_MANAGER
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.status import Condition, EventConsumerStatus
-from eventconsumer_api.terminal import clean
+from eventconsumer_api.terminal import clean_line
 from eventconsumer_operator.conditions.messages import restart_event
 from eventconsumer_operator.errors import Gone, OperatorError
 from eventconsumer_operator.keys import Key
@@ -162,7 +162,7 @@ def event(observed: Observed, news: News) -> Manifest:
         },
         "type": "Warning" if news.warning else "Normal",
         "reason": news.reason,
-        "message": clean(redact(news.message))[:_MESSAGE_LIMIT],
+        "message": clean_line(redact(news.message))[:_MESSAGE_LIMIT],
         "source": {"component": FIELD_MANAGER},
         "reportingComponent": FIELD_MANAGER,
         "firstTimestamp": when,

@@ -115,7 +115,13 @@ _METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "creat
 _DOMAINS = ("eventconsumer.io/", "app.kubernetes.io/", "sparkoperator.k8s.io/")  # of labels and annotations
 _HEAD = {"apiVersion", "kind", "metadata"}
 _OWNERS = 8
-_CHILDREN = (COMPONENT_HOST, COMPONENT_PROBE, COMPONENT_SPARK)  # the names of all other children end so
+IPV6_SUFFIX = "-ipv6"
+"""End of the names of NetworkPolicies that add addresses of IPv6 to another one."""
+# The names of all other children end so.
+_NAME_ENDS = (
+    COMPONENT_HOST, COMPONENT_PROBE, COMPONENT_SPARK,
+    f"{COMPONENT_HOST}{IPV6_SUFFIX}", f"{COMPONENT_SPARK}{IPV6_SUFFIX}",
+)  # fmt: skip
 # Longer texts of a child are held as digests, and longer annotations not at all (only drivers read one), characters.
 _DIGESTED = 256
 
@@ -195,7 +201,7 @@ def _content(manifest: Manifest) -> Manifest:
     if kind == POD:
         return status if controller_uid(manifest) else {}
     consumer = manifest["metadata"].get("labels", {}).get(LABEL_CONSUMER)
-    if name_of(manifest) not in {f"{consumer}-{component}" for component in _CHILDREN} or not controller_uid(manifest):
+    if name_of(manifest) not in {f"{consumer}-{end}" for end in _NAME_ENDS} or not controller_uid(manifest):
         return {}
     return {
         name: _digested(value) for name, value in manifest.items() if name not in {"apiVersion", "kind", "metadata"}

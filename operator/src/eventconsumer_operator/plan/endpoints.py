@@ -29,9 +29,10 @@ def check_endpoints(spec: EventConsumerSpec, settings: Settings) -> None:
     """Check every endpoint that the spec names.
 
     Raises:
-        SpecError: An endpoint is not HTTPS, is not a host name, is outside the allowed domains of its role, or the
-            output is in another account than the sink.
+        SpecError: A port does not exist, or an endpoint is not HTTPS, is not a host name, is outside the allowed
+            domains of its role, or the output is in another account than the sink.
     """
+    _check_ports(spec)
     if settings.allow_insecure_endpoints:
         return
     for field, url in (
@@ -61,6 +62,29 @@ def check_endpoints(spec: EventConsumerSpec, settings: Settings) -> None:
     if spec.event_hub.fully_qualified_namespace:
         problem = hub_problem(spec.event_hub.fully_qualified_namespace, settings.hub_suffixes)
         _refuse("spec.eventHub.fullyQualifiedNamespace", problem)
+
+
+def _check_ports(spec: EventConsumerSpec) -> None:
+    """The schema lets five digits through. The ports are in network policies, and the API server would refuse these."""
+    output = spec.spark.output if spec.spark else None
+    registry = output.body.registry if output else None
+    for field, url in (
+        ("spec.leaseStore.storageAccountUrl", spec.lease_store.storage_account_url),
+        ("spec.sink.storageAccountUrl", spec.sink.storage_account_url),
+        ("spec.sink.notices.url", spec.sink.notices.url if spec.sink.notices else None),
+        ("spec.proxy.url", spec.proxy.url if spec.proxy else None),
+        (_OUTPUT, output.path if output else None),
+        (_REGISTRY, registry.url if registry else None),
+    ):
+        if url and not _has_port(url):
+            raise SpecError(field, f"{url} has no valid port: use one from 1 to 65535")
+
+
+def _has_port(url: str) -> bool:
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
 
 
 def _host_of(url: str) -> str:

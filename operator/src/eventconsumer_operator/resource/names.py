@@ -8,6 +8,7 @@ from eventconsumer_api import labels
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND
 from eventconsumer_operator.keys import Key
+from eventconsumer_operator.kube.manifest import IPV6_SUFFIX
 from eventconsumer_operator.resource.observed import Consumer
 
 APPLICATION = "eventconsumer"
@@ -27,6 +28,11 @@ def host_name(key: Key) -> str:
 def spark_policy_name(key: Key) -> str:
     """Name of the NetworkPolicy of Spark's pods."""
     return f"{key.name}-spark"
+
+
+def ipv6_policy_name(policy: str) -> str:
+    """Name of the NetworkPolicy that adds addresses of IPv6 to another one, by that one's name."""
+    return f"{policy}{IPV6_SUFFIX}"
 
 
 def probe_name(key: Key) -> str:

@@ -389,7 +389,7 @@ def run(make: Callable[[], Target], output: Output) -> int:
         return CANNOT_RUN
     except OSError:  # the output cannot be written
         return CANNOT_RUN
-    show(report, output, lambda console: table(report, console))
+    show(report, output, table)
     return report.exit_code
 
 

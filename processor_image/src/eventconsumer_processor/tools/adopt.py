@@ -195,7 +195,7 @@ async def adopt(config: Path, output: Output, *, yes: bool) -> int:
         sink=where,
         steps=steps,
     )
-    show(report, output, lambda console: _table(report, console))
+    show(report, output, _table)
     if not steps:
         say(f"no chain of files at {where}: the first host of this EventConsumer creates it")
         return NOTHING

@@ -256,7 +256,7 @@ def _refuse(step: Step, why: str, remedy: str) -> Step:
 
 def answer(report: PlanReport, output: Output) -> int:
     """Print a plan; the exit code."""
-    show(report, output, lambda console: _table(report, console))
+    show(report, output, _table)
     if report.refused:
         say("refused, nothing was written: see WHY above")
         return REFUSED

@@ -498,7 +498,7 @@ async def check(config: Path, output: Output, config_json: str | None) -> int:
     """`check`: print the results; the exit code."""
     found = read_config(config) if config_json is None else _given(config_json)
     report = await run(found)
-    show(report, output, lambda console: _table(report, console))
+    show(report, output, _table)
     return DONE if report.ok else REFUSED
 
 

@@ -158,7 +158,7 @@ async def show_all(config: Path, output: Output) -> int:
     """`checkpoint show`."""
     async with opened(config) as consumer:
         report = await read(consumer)
-    show(report, output, lambda console: _table(report, console))
+    show(report, output, _table)
     if report.checkpoints:
         return DONE
     say("no leases and no checkpoints: no host has registered yet")

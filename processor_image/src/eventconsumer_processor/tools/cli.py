@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import structlog
 import typer
@@ -18,8 +18,10 @@ from rich.table import Table
 
 from eventconsumer_api.console import Console
 from eventconsumer_api.errors import EventConsumerError
-from eventconsumer_api.model import Report
+from eventconsumer_api.model import Report, in_lines
 from eventconsumer_processor.tools.options import Output
+
+R = TypeVar("R", bound=Report)
 
 DONE, NOTHING, REFUSED, FAILED = 0, 1, 2, 3
 _WIDTH = 150  # if the output is not a terminal
@@ -58,13 +60,15 @@ def quiet() -> None:
     )
 
 
-def show(document: Report, output: Output, table: Callable[[Console], None]) -> None:
+def show(document: R, output: Output, table: Callable[[R, Console], None], *, lines: bool = False) -> None:
     """Print a document to stdout.
 
     Args:
         document: The result.
         output: The output format.
-        table: Prints the table.
+        table: Prints the table of a document. It gets each text as one line: a newline in the name of a blob would show
+            a finding or a row that is none.
+        lines: Whether the table shows texts of several lines as they are.
     """
     if output is Output.JSON:
         print(as_json(document))  # noqa: T201 - the command's output
@@ -77,7 +81,7 @@ def show(document: Report, output: Output, table: Callable[[Console], None]) -> 
         console = Console()
         if not console.is_terminal:
             console.width = _WIDTH
-        table(console)
+        table(document if lines else in_lines(document), console)
 
 
 def as_json(document: Report) -> str:

@@ -319,7 +319,7 @@ async def list_all(config: Path, output: Output, partitions: Sequence[str], limi
     """`deadletters list`."""
     async with opened(config) as consumer:
         report = await read(consumer, Selection(partitions), limit)
-    show(report, output, lambda console: _table(report, console))
+    show(report, output, _table)
     if report.total:
         return DONE
     say("no dead letters: the handler has processed all events" if report.folder else "no host has registered yet")
@@ -333,7 +333,7 @@ async def show_one(config: Path, output: Output, partition: str, number: int) ->
     if report is None:
         say(f"event {number} of partition {partition} has no dead letter: deadletters list shows all")
         return NOTHING
-    show(report, output, lambda console: _details(report, console))
+    show(report, output, _details, lines=True)
     return DONE
 
 
@@ -354,7 +354,7 @@ async def drop_some(config: Path, output: Output, selected: Selection, *, yes: b
 
 
 def _answer(plan: DeadLettersPlan, output: Output, then: str) -> int:
-    show(plan, output, lambda console: _plan_table(plan, console))
+    show(plan, output, _plan_table)
     if plan.why:
         say(f"{'refused: ' if plan.refused else ''}{plan.why}: {plan.remedy}")
     if plan.refused:

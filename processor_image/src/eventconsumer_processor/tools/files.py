@@ -131,7 +131,7 @@ async def files(
         raise CommandError(f"--since: {error}") from None
     async with opened(config) as consumer:
         report = await read(consumer, partitions, limit_time, limit=limit, gaps=gaps)
-    show(report, output, lambda console: _table(report, console, gaps=gaps))
+    show(report, output, lambda shown, console: _table(shown, console, gaps=gaps))
     if report.totals.files:
         return DONE
     say(

@@ -70,7 +70,7 @@ async def run(config: Path, output: Output, *, yes: bool, reposition: bool) -> i
     """Print the plan, and begin a new segment with `--yes`; the exit code."""
     async with opened(config, hub=True) as consumer:
         report = await settle(consumer, yes=yes, reposition=reposition)
-    show(report, output, lambda console: _table(report, console))
+    show(report, output, _table)
     if report.refused:
         say(f"refused, nothing was written: {report.why}: {report.remedy}")
         return REFUSED

@@ -75,7 +75,7 @@ async def lag(config: Path, output: Output) -> int:
     """Print the lag; the exit code."""
     async with opened(config, hub=True) as consumer:
         report = await read(consumer)
-    show(report, output, lambda console: _table(report, console))
+    show(report, output, _table)
     return DONE
 
 

@@ -47,7 +47,7 @@ async def leases(config: Path, output: Output) -> int:
     """Print all leases; the exit code."""
     async with opened(config) as consumer:
         report = await read(consumer)
-    show(report, output, lambda console: _table(report, console))
+    show(report, output, _table)
     if report.leases:
         return DONE
     say(f"no leases in container {report.container}: no host has registered yet; the first one creates them")

@@ -21,7 +21,7 @@ from pyspark import SparkContext
 
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.redaction import redact
-from eventconsumer_api.terminal import clean
+from eventconsumer_api.terminal import clean_line
 from eventconsumer_spark.attempt.claim import Claim
 
 TERMINATION_LOG = Path("/dev/termination-log")
@@ -114,7 +114,7 @@ def termination_message(message: str) -> None:
 def leave_message(message: str) -> None:
     """Write the termination message, if this is a pod."""
     if TERMINATION_LOG.exists():
-        TERMINATION_LOG.write_text(clean(message)[:_MAX_CHARACTERS])
+        TERMINATION_LOG.write_text(clean_line(message)[:_MAX_CHARACTERS])
 
 
 def _halt(code: int) -> NoReturn:

@@ -15,7 +15,7 @@ from eventconsumer_api.quantities import canonical
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import KubernetesApi
-from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, NETWORK_POLICY, STATEFUL_SET, STORED
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, NETWORK_POLICY, STATEFUL_SET, STORED, kind_of, name_of
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.config import host_config
@@ -147,7 +147,7 @@ async def apply_by_force(api: KubernetesApi, namespace: str) -> None:
     world = await load(await look(api, namespace), Silent(), Key(namespace, "orders"))
     assert world is not None
     for manifest in make_plan(world, ADMINISTRATOR).applied:
-        live = world.children[next(place for place in world.children if place[0].name == manifest["kind"])]
+        live = world.children[kind_of(manifest), name_of(manifest)]
         stamped = copy.deepcopy(manifest)
         stamped["metadata"]["annotations"] = live["metadata"]["annotations"]
         await api.apply(stamped)
@@ -170,7 +170,7 @@ async def test_applied_objects_stay_and_parts_that_go_away_are_removed(cluster: 
     manifest = json.dumps(event_consumer("orders", spec, namespace))
     assert cluster.kubectl("diff", "--server-side", "-f", "-", stdin=manifest, check=False).stdout == ""
     first = await reconcile(api, namespace)
-    assert not first.errors and len(first.changes) == 5
+    assert not first.errors and len(first.changes) == 6
     made = await versions(api, namespace)
     assert made.keys() >= {f"{kind}/orders-host" for kind in ("StatefulSet", "PodDisruptionBudget", "NetworkPolicy")}
     await assert_settled(api, namespace)
@@ -200,6 +200,7 @@ async def test_applied_objects_stay_and_parts_that_go_away_are_removed(cluster: 
     without = replace(ADMINISTRATOR, network_policies=False)
     assert (await reconcile(api, namespace, without)).changes == (
         "networkpolicy/orders-host deleted: no longer wanted",
+        "networkpolicy/orders-host-ipv6 deleted: no longer wanted",
     )
     assert await api.get(NETWORK_POLICY, namespace, "orders-host") is None
     await assert_settled(api, namespace, without)

@@ -97,6 +97,11 @@ def egress(**peer: Any) -> dict[str, Any]:
     return handler(egress=[{"to": [peer], "ports": [{"port": 5432}]}])
 
 
+def program_egress(image: str | None, **peer: Any) -> dict[str, Any]:
+    application = {"egress": [{"to": [peer], "ports": [{"port": 5432}]}]} | ({"image": image} if image else {})
+    return spec(spark={"output": OUTPUT, "application": application})
+
+
 FROM_SECRET = {"secretKeyRef": {"name": "shop", "key": "password"}}
 NAMED = {"name": "shop"}
 MOUNT = {"mountPath": "/mnt/a", "configMap": NAMED}
@@ -138,6 +143,7 @@ BREAKS: dict[str, dict[str, Any]] = {
     "spark.application.env is for an image of your own": program(env=[VARIABLE]),
     "spark.application.envFrom is for an image of your own": program(envFrom=[KEYS]),
     "spark.application.volumes is for an image of your own": program(volumes=[MOUNT]),
+    "spark.application.egress is for an image of your own": program_egress(None, podSelector={}),
     "spark.application.mainFile is no program of": program(mainFile="local:///app/eventconsumer_api/crdgen.py"),
     "processing.env: at most": handler(env=[{"name": f"APP_{number}", "value": "x" * 4096} for number in range(5)]),
     "spark.application.env: at most": program(
@@ -153,6 +159,9 @@ BREAKS: dict[str, dict[str, Any]] = {
     "egress: set exactly one of": egress(),
     "egress: namespaces is for": egress(ipBlock={"cidr": "10.0.0.0/8"}, namespaces=["data"]),
     "processing.egress[].to[].podSelector.matchLabels: keys have": egress(podSelector={"matchLabels": {LONG_KEY: "v"}}),
+    "spark.application.egress[].to[].podSelector.matchLabels: keys have": program_egress(
+        "registry.example/mine:1", podSelector={"matchLabels": {LONG_KEY: "v"}}
+    ),
     "scaling.replicas is required": spec(scaling={"mode": "Lag", "replicas": 3}),
     "scaling.minReplicas must not be above": spec(scaling={"minReplicas": 3, "maxReplicas": 2}),
     "scaling.minReplicas: 0 needs mode: Lag": spec(scaling={"minReplicas": 0}),

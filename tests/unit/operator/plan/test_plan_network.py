@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from eventconsumer_api import labels
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.kube.manifest import NETWORK_POLICY
+from eventconsumer_operator.kube.manifest import NETWORK_POLICY, difference, name_of, trimmed
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.disruption import disruption_budget
 from eventconsumer_operator.plan.network import network_policies, unwanted_policies
 from eventconsumer_operator.resource.names import child_labels
 from eventconsumer_operator.resource.spec import parse_spec
+from tests.attackers.reach import Target, lets_out, selects
 from tests.unit.operator.worlds import HANDLER, IDENTITY, KEY, SETTINGS, SPARK, SPEC, UID, consumer, observed, spec_with
 
 CLOSED = replace(
@@ -26,39 +27,30 @@ OPERATOR = {"app.kubernetes.io/name": "eventconsumer", "app.kubernetes.io/compon
 
 
 def policy(settings: Any = CLOSED) -> Any:
-    (made,) = network_policies(consumer(), parse_spec(SPEC), settings)
+    *_, made = network_policies(consumer(), parse_spec(SPEC), settings)
     return made["spec"]
 
 
-def selects(selector: Any, own: dict[str, str]) -> bool:
-    """What a label selector says about an object's labels."""
-    expressions = selector.get("matchExpressions", [])
-    assert all(each["operator"] == "In" for each in expressions)
-    fits = all(own.get(each["key"]) in each["values"] for each in expressions)
-    return fits and selector.get("matchLabels", {}).items() <= own.items()
-
-
-def lets(rules: list[Any], peers: str, port: int, protocol: str, namespace: str, pod: dict[str, str]) -> bool:
-    """What the rules of one direction say about a connection, by the definition of NetworkPolicy."""
-    for rule in rules:
-        ports = rule.get("ports")
-        if ports is not None and {"port": port, "protocol": protocol} not in ports:
-            continue
-        if peers not in rule:
-            return True
-        for peer in rule[peers]:
-            inside = selects(peer["namespaceSelector"], {"kubernetes.io/metadata.name": namespace})
-            if inside and selects(peer.get("podSelector", {}), pod):
-                return True
-    return False
-
-
 def enters(namespace: str, pod: dict[str, str], port: int = labels.HOST_PORT) -> bool:
-    return lets(policy()["ingress"], "from", port, "TCP", namespace, pod)
+    """What the rules of ingress of hosts say about a connection, by the definition of NetworkPolicy."""
+    return any(
+        {"port": port, "protocol": "TCP"} in rule["ports"]
+        and selects(peer["namespaceSelector"], {"kubernetes.io/metadata.name": namespace})
+        and selects(peer.get("podSelector", {}), pod)
+        for rule in policy()["ingress"]
+        for peer in rule["from"]
+    )
 
 
-def leaves(port: int, protocol: str = "TCP", settings: Any = CLOSED) -> bool:
-    return lets(policy(settings)["egress"], "to", port, protocol, "anywhere", {})
+def leaves(port: int, protocol: str = "TCP", settings: Any = CLOSED, spec: Any = SPEC) -> bool:
+    """Whether hosts may connect to this port of a machine."""
+    made = network_policies(consumer(), parse_spec(spec), settings)
+    reached = [
+        lets_out(made, child_labels(KEY, labels.COMPONENT_HOST), Target(address, port, protocol))
+        for address in ("10.1.2.3", "2603:1030::1")
+    ]
+    assert len(set(reached)) == 1
+    return reached[0]
 
 
 def test_the_operator_and_the_named_namespaces_may_ask_hosts_and_nobody_else() -> None:
@@ -83,9 +75,8 @@ def test_hosts_reach_names_and_tls_ports_and_nothing_else() -> None:
 
 def test_hosts_reach_the_port_of_their_proxy() -> None:
     spec = spec_with("proxy", {"url": "http://proxy.azure.example:3128"})
-    (made,) = network_policies(consumer(), parse_spec(spec), CLOSED)
-    assert lets(made["spec"]["egress"], "to", 3128, "TCP", "anywhere", {})
-    assert not lets(made["spec"]["egress"], "to", 3129, "TCP", "anywhere", {})
+    assert leaves(3128, spec=spec)
+    assert not leaves(3129, spec=spec)
 
 
 # --- destinations of a handler ---------------------------------------------------------------------------------------
@@ -104,8 +95,12 @@ def block(cidr: str, *left_out: str) -> dict[str, Any]:
 
 def planned_egress(spec: dict[str, Any], settings: Any) -> Any:
     """The egress of the planned policy of hosts, after that for Azure."""
-    policies = [each for each in make_plan(observed(spec), settings).applied if each["kind"] == "NetworkPolicy"]
-    return policies[0]["spec"]["egress"][2:]
+    (made,) = (
+        each
+        for each in make_plan(observed(spec), settings).applied
+        if (each["kind"], name_of(each)) == ("NetworkPolicy", "orders-host")
+    )
+    return made["spec"]["egress"][2:]
 
 
 def test_a_handler_reaches_what_its_rules_name_on_their_ports_only() -> None:
@@ -212,6 +207,11 @@ def live_policy(uid: str, name: str = "orders-host") -> Manifest:
         ("orders-spark", UID, SPEC | SPARK, CLOSED, False),
         ("orders-spark", UID, SPEC, CLOSED, True),
         ("orders-spark", UID, SPEC | SPARK, SETTINGS, True),
+        ("orders-host-ipv6", UID, SPEC, SETTINGS, True),
+        ("orders-host-ipv6", UID, SPEC, CLOSED, False),
+        ("orders-host-ipv6", UID, SPEC, replace(CLOSED, allow_insecure_endpoints=True), True),
+        ("orders-spark-ipv6", UID, SPEC | SPARK, CLOSED, False),
+        ("orders-spark-ipv6", UID, SPEC, CLOSED, True),
     ],
 )
 def test_a_policy_that_is_switched_off_goes_and_one_of_somebody_else_stays(
@@ -228,9 +228,11 @@ SPARK_PODS = [labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY]
 
 
 def test_sparks_pods_hear_each_other_and_nobody_else() -> None:
-    _, found = network_policies(consumer(), parse_spec(SPEC | SPARK), CLOSED)
-    spec = found["spec"]
-    assert spec["policyTypes"] == ["Ingress"]  # drivers call the API server, wherever that is
+    found = {name_of(each): each for each in network_policies(consumer(), parse_spec(SPEC | SPARK), CLOSED)}
+    # The policies that only allow more come first, so that an update cuts no connection.
+    assert list(found) == ["orders-host-ipv6", "orders-host", "orders-spark-ipv6", "orders-spark"]
+    spec = found["orders-spark"]["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
     (rule,) = spec["ingress"]
     for selector in (spec["podSelector"], *(peer["podSelector"] for peer in rule["from"])):
         assert all(selects(selector, child_labels(KEY, component) | {"spark-role": "x"}) for component in SPARK_PODS)
@@ -238,6 +240,12 @@ def test_sparks_pods_hear_each_other_and_nobody_else() -> None:
         assert not selects(selector, child_labels(KEY._replace(name="other"), labels.COMPONENT_SPARK))
     assert all(peer.keys() == {"podSelector"} for peer in rule["from"])  # of the resource's own namespace
     assert "ports" not in rule
+
+
+def test_the_content_of_each_policy_is_in_the_store_to_be_compared() -> None:
+    """Else each reconcile would write it again."""
+    for made in network_policies(consumer(), parse_spec(SPEC | SPARK), CLOSED):
+        assert difference(made["spec"], trimmed(made).get("spec")) is None
 
 
 def test_one_host_at_a_time_may_be_evicted_and_an_unready_one_always() -> None:
@@ -278,6 +286,28 @@ def test_a_domain_that_nobody_allowed_is_refused(path: str, value: str, value_of
         make_plan(observed(spec_with(path, value, SPEC | SPARK)), SETTINGS)
     assert (caught.value.field, caught.value.reason) == (f"spec.{path}", "EndpointNotAllowed")
     assert f"administrator to extend {value_of_the_chart}" in str(caught.value)
+
+
+@pytest.mark.parametrize("port", [0, 65_536, 99_999])
+@pytest.mark.parametrize("insecure", [False, True])
+@pytest.mark.parametrize(
+    ("path", "url"),
+    [
+        (STORAGE_URL, "https://shop.blob.core.windows.net:{}"),
+        (LEASE_URL, "https://shop.blob.core.windows.net:{}"),
+        (OUTPUT, "abfss://out@shop.dfs.core.windows.net:{}/x"),
+        (PROXY, "http://a.proxy.example:{}"),
+        ("sink.notices.url", "https://hooks.example:{}/files"),
+        ("spark.output.body", "https://registry.example:{}"),
+    ],
+)
+def test_a_port_that_does_not_exist_is_refused(path: str, url: str, port: int, insecure: bool) -> None:
+    """It is a mistake of the user, and no error of the operator."""
+    written = url.format(port)
+    spec = spec_with(path, {"type": "Avro", "registry": {"type": "Confluent", "url": written}}
+                     if path == "spark.output.body" else written, SPEC | SPARK)  # fmt: skip
+    with pytest.raises(SpecError, match=f"{written} has no valid port: use one from 1 to 65535"):
+        make_plan(observed(spec), replace(CLOSED, allow_insecure_endpoints=insecure))
 
 
 @pytest.mark.parametrize(
@@ -350,8 +380,7 @@ def test_an_endpoint_of_notices_that_the_administrator_allows_gets_its_port(url:
     settings = replace(CLOSED, notice_endpoints=HOOKS)
     plan = make_plan(observed(noticing(url)), settings)
     assert plan.config.notices and plan.config.notices.url == url
-    made, *_ = network_policies(consumer(), plan.spec, settings)
-    assert lets(made["spec"]["egress"], "to", port, "TCP", "any", {})
+    assert leaves(port, settings=settings, spec=noticing(url))
     with pytest.raises(SpecError, match="extend noticeEndpoints") as caught:
         make_plan(observed(noticing(url)), CLOSED)
     assert (caught.value.field, caught.value.reason) == ("spec.sink.notices.url", "EndpointNotAllowed")

@@ -354,6 +354,7 @@ def test_flags_of_the_administrator() -> None:
             "--storage-suffix", "other.example", "--proxy-suffix", "proxy.shop.example",
             "--notice-endpoint", "https://hooks.example/files/",
             "--metrics-namespace", "monitoring", "--network-policies", "--namespace", "shop",
+            "--api-server-port", "443", "--api-server-port", "6550",
         ],
         {"POD_NAMESPACE": "operators"},
     )  # fmt: skip
@@ -370,6 +371,7 @@ def test_flags_of_the_administrator() -> None:
     assert settings.notice_endpoints == ("https://hooks.example/files/",)
     assert settings.metrics_namespaces == ("monitoring",)
     assert (settings.network_policies, settings.operator_namespace) == (True, "operators")
+    assert settings.api_server_ports == (443, 6550)
     assert settings.namespaces == ("shop",)
 
 
@@ -397,6 +399,8 @@ def test_by_default_azures_clouds_and_nothing_else() -> None:
     ("arguments", "named"),
     [
         (["--namespace", "shop", "--egress-cidr", "10.1.2.3/16"], "10.1.2.3/16 has host bits set: write a range"),
+        (["--namespace", "shop", "--api-server-port", "0"], "0 is not a port: write a number"),
+        (["--namespace", "shop", "--api-server-port", "https"], "https is not a port: write a number"),
         (["--pod-metadata-prefix", "kubernetes.io/", "--namespace", "a"], "is reserved"),
         *((["--env-prefix", text, "--namespace", "a"], "write it like SHOP_") for text in ("", "_", "SHOP", "shop_")),
         *((["--env-prefix", f"{word}_X_", "--namespace", "a"], "use another one") for word in OWN_ENV_WORDS),

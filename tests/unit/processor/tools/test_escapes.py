@@ -25,6 +25,7 @@ from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.certify import command as certify
 from eventconsumer_processor.certify.model import CertifyReport
 from eventconsumer_processor.tools import adopt, apply, check, checkpoint, deadletters, files, hub, lag, leases
+from eventconsumer_processor.tools import cli as tools
 from eventconsumer_processor.tools.cli import show
 from eventconsumer_processor.tools.model import (
     AdoptReport,
@@ -41,7 +42,9 @@ from eventconsumer_processor.tools.model import (
 )
 from eventconsumer_processor.tools.options import Output
 
-ATTACK = "\x1b[2J\x1b]0;owned\x07\r\x9b31m\x1b[8m\u202egnp\u2066\u2028\x7f[red]x[/]"
+ATTACK = "\x1b[2J\x1b]0;owned\x07\r\x9b31m\x1b[8m\u202egnp\u2066\u2028\x7f[red]x[/]\nFORGED"
+# A letter's body and traceback have many lines, below their names.
+MANY_LINES = (DeadLetterReport,)
 TABLES: list[tuple[type[Report], Callable[[Any, Console], None]]] = [
     (AdoptReport, adopt._table),
     (AuditReport, audit.show),
@@ -102,10 +105,12 @@ def test_a_table_shows_text_and_no_sequences(
 ) -> None:
     if terminal:
         monkeypatch.setenv("TTY_COMPATIBLE", "1")  # as kubectl-eventconsumer sets it
-    monkeypatch.setenv("COLUMNS", "300")
-    show(attacked(kind), Output.TABLE, lambda console: table(attacked(kind), console))
+    monkeypatch.setenv("COLUMNS", "900")  # so that no cell is folded
+    monkeypatch.setattr(tools, "_WIDTH", 900)
+    show(attacked(kind), Output.TABLE, table, lines=kind in MANY_LINES)
     shown = capsys.readouterr().out
     assert (clean_but_styles if terminal else clean)(shown) == shown
+    assert kind in MANY_LINES or [line for line in shown.splitlines() if line.lstrip(" │┃").startswith("FORGED")] == []
     assert "owned" in shown or kind is LagReport  # only its partitions are text, in a narrow column
     assert "[red]x[/]" in shown or "owned" not in shown  # text is no markup
 
@@ -117,7 +122,7 @@ def test_documents_escape_the_text_and_keep_it(
     document = attacked(kind)
     wanted = document.model_dump(mode="json", by_alias=True)
     for output, read in ((Output.JSON, json.loads), (Output.YAML, yaml.safe_load)):
-        show(document, output, lambda console: None)
+        show(document, output, lambda *_: None)
         shown = capsys.readouterr().out
         assert clean(shown) == shown and shown.isascii()
         assert read(shown) == wanted
