@@ -88,7 +88,9 @@ def log_configuration(image: SparkImage, web: WebServer, loot: Path, *, entrypoi
         "LOG4J_SCRIPT_ENABLE_LANGUAGES": "scala",
     }
     file = program(image, PROGRAM)
-    ended = image.run(*LOCAL, file, env=env) if entrypoint else image.submit("--master", "local[1]", file, env=env)
+    ended = (
+        image.run(*LOCAL, file, env=env) if entrypoint else image.run("submit", "--master", "local[1]", file, env=env)
+    )
     assert "the program ran" in ended.stdout, ended.stdout
     if loot.exists():
         return Gained("code of a web server in the driver's JVM")
@@ -114,7 +116,9 @@ def start_options(image: SparkImage, folder: Path, *, entrypoint: bool) -> Outco
         "BASH_FUNC_java%%": f'() {{ echo ran >{folder}/BASH_FUNC_java; command java "$@"; }}',
     }
     file = program(image, PROGRAM)
-    ended = image.run(*LOCAL, file, env=env) if entrypoint else image.submit("--master", "local[1]", file, env=env)
+    ended = (
+        image.run(*LOCAL, file, env=env) if entrypoint else image.run("submit", "--master", "local[1]", file, env=env)
+    )
     assert "the program ran" in ended.stdout, ended.stdout
     script.unlink()
     if left := sorted({file.name.partition(".")[0] for file in folder.iterdir()}):  # Java keeps older files
@@ -152,8 +156,8 @@ def kubeconfig(image: SparkImage, loot: Path, *, entrypoint: bool) -> Outcome:
     if entrypoint:
         ended = image.run("driver", script, env=env)
     else:
-        ended = image.submit(
-            "--master", "k8s://https://kubernetes.default.svc", "--deploy-mode", "client", script, env=env
+        ended = image.run(
+            "submit", "--master", "k8s://https://kubernetes.default.svc", "--deploy-mode", "client", script, env=env
         )
     assert ended.returncode != 0, "there is no cluster here"
     return Gained("a program in the driver's pod") if loot.exists() else Refused(f"the entrypoint: {ended.stdout}")

@@ -86,7 +86,7 @@ def batch_in_the_driver(image: SparkImage, job: BatchJob, options: list[str]) ->
 def batch_in_an_executor(image: SparkImage, job: BatchJob, options: list[str]) -> str:
     """The logs of a driver and its executor."""
     env = {BATCH_JOB_ENV: job.model_dump_json(by_alias=True)}
-    ended = image.submit("--master", "local-cluster[1,1,1024]", *options, str(EXAMPLE), env=env)
+    ended = image.run("submit", "--master", "local-cluster[1,1,1024]", *options, str(EXAMPLE), env=env)
     assert COPY_REFUSED in ended.stdout, ended.stdout[-5000:]
     (executor,) = (image.home / "work").glob("*/*/stderr")
     log = ended.stdout + executor.read_text()

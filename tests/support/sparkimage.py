@@ -1,11 +1,13 @@
 """The programs of the Spark image as the image starts them, without the image: the real entrypoint, Spark and Java."""
 
+import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyspark
@@ -67,27 +69,37 @@ class SparkImage:
         """Run a container of the image to its end; both streams are in its standard output.
 
         Args:
-            arguments: Of the entrypoint.
+            arguments: Of the entrypoint. The first may be `submit` instead: Spark's own script, without the entrypoint.
             env: Variables of the container beside those of the image.
         """
-        return self._run([str(self.entrypoint), *arguments], env or {})
+        with self.starting(*arguments, env=env) as process:
+            output, _ = process.communicate(timeout=HANG_SECONDS)
+            return subprocess.CompletedProcess(process.args, process.returncode, output)
 
-    def submit(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        """As `run`, without the entrypoint: Spark's own script with the same configuration."""
-        plain = {"SPARK_CONF_DIR": str(self.folder / "defaults")}
-        return self._run([str(self.home / "bin/spark-submit"), *arguments], plain | dict(env or {}))
-
-    def _run(self, command: list[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+    @contextlib.contextmanager
+    def starting(self, *arguments: str, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+        """As `run`: a container that runs, and is ended with all its processes."""
+        command, variables = [str(self.entrypoint), *arguments], self.environment | dict(env or {})
+        if arguments[0] == "submit":
+            command[:2] = [str(self.home / "bin/spark-submit")]
+            variables["SPARK_CONF_DIR"] = str(self.folder / "defaults")
+        process = subprocess.Popen(
             command,
-            env=self.environment | dict(env),
+            env=variables,
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=HANG_SECONDS,
-            check=False,
+            start_new_session=True,
         )
+        assert process.stdout
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            process.stdout.close()
 
 
 def hosts(folder: Path, *names: str) -> str:
