@@ -2,6 +2,8 @@
 
 import io
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,13 +24,13 @@ _PROTOCOL = pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa
 
 def _written(schema: pa.Schema, batches: Callable[[], Any]) -> bytes:
     content = io.BytesIO()
-    with pq.ParquetWriter(content, schema, compression="zstd", compression_level=19, store_schema=False) as file:
+    with pq.ParquetWriter(content, schema, compression="zstd", store_schema=False) as file:
         for batch in batches():
             file.write_table(batch, row_group_size=1_000_000)
     return content.getvalue()
 
 
-def repeated_text(groups: int = 90, rows: int = 96) -> bytes:
+def repeated_text(groups: int = 24, rows: int = 48) -> bytes:
     """A checkpoint with one text of 1 MiB in each row: it is in the file once for each row group, compressed."""
     schema = pa.schema([("txn", _TXN), ("protocol", _PROTOCOL)])
     text = "x" * 2**20
@@ -50,51 +52,29 @@ def nested_list(entries: int = 60_000_000) -> bytes:
     return _written(schema, lambda: [pa.table([row], schema=schema)])
 
 
-def many_columns(columns: int = 3000, groups: int = 100) -> bytes:
-    """A checkpoint whose footer describes hundreds of thousands of column chunks."""
-    schema = pa.schema([("txn", _TXN), *((f"c{number}", pa.int64()) for number in range(columns))])
-    row = pa.table([pa.nulls(1, kind.type) for kind in schema], schema=schema)
-    return _written(schema, lambda: (row for _ in range(groups)))
-
-
-def large_page() -> bytes:
-    """A checkpoint whose page claims to have 2 GiB when it is decompressed."""
-    schema = pa.schema([("txn", _TXN)])
-    content = io.BytesIO()
-    text = "x" * (140 * 2**20)
-    rows = pa.array([{"appId": text, "version": 1}], _TXN)
-    with pq.ParquetWriter(
-        content, schema, compression="zstd", use_dictionary=False, write_statistics=False, store_schema=False
-    ) as file:
-        file.write_table(pa.table([rows], schema=schema))
-    data, size = content.getvalue(), _varint(2 * (len(text) + 4 + 6))
-    at = next(place for place in range(200) if data[place] == 0x15 and data[place + 1 : place + 6][-1:] < b"\x10"
-              and data[place + 1 : place + 4] == _near(data, place, size))  # fmt: skip
-    return data[: at + 1] + _varint(2 * (2**31 - 1)) + data[at + 1 + len(size) :]
-
-
-def _near(data: bytes, place: int, size: bytes) -> bytes:
-    """What is there, if it is the varint of a size close to the given one; the levels take a few bytes."""
-    found = data[place + 1 : place + 1 + len(size)]
-    return found[:3] if found[2:] == size[2:] else b""
-
-
-def _varint(number: int) -> bytes:
-    parts = bytearray()
-    while number > 127:
-        parts.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*parts, number])
-
-
-def empty_objects(size: int = 48 * 2**20) -> bytes:
+def empty_objects(size: int = 40 * 2**20) -> bytes:
     """A version of the log in JSON: each three bytes are an object of 64."""
     return b'{"txn":{"appId":"a","version":1},"x":[' + b"{}," * (size // 3) + b"{}]}\n"
 
 
-def empty_lines(size: int = 48 * 2**20) -> bytes:
-    """A version of the log with an empty action in each line."""
-    return b"{}\n" * (size // 3)
+PLAIN_PARQUET = """
+import sys, pyarrow.parquet as pq
+rows = []
+for batch in pq.ParquetFile(sys.argv[1]).iter_batches(20_000, use_threads=False):
+    rows += batch.to_pylist()
+"""
+PLAIN_AVRO = "import sys, fastavro; rows = list(fastavro.reader(open(sys.argv[1], 'rb')))"
+PLAIN_JSON = "import sys, json; rows = [json.loads(line) for line in open(sys.argv[1], 'rb')]"
+
+
+def read_plainly(program: str, content: bytes, folder: Path) -> bool:
+    """Whether a process with the limit of a container ends when it reads a file as programs usually do."""
+    file = folder / "plain"
+    file.write_bytes(content)
+    process = subprocess.Popen([sys.executable, "-c", program, str(file)])
+    with Container(process.pid) as container:
+        process.wait()
+    return container.killed
 
 
 class Container:

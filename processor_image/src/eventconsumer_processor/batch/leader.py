@@ -15,7 +15,6 @@ from uuid import uuid4
 
 import structlog
 
-from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import NoticesConfig
 from eventconsumer_api.host_report import FleetReport, Problem
@@ -48,7 +47,6 @@ REST_SECONDS = 5.0  # for the files that were written while a host stopped
 RETENTION_SECONDS = 600.0  # between two looks for files that are due
 RETENTION_MORE_SECONDS = 1.0  # the same, if more files are due than one step removes
 STAND_BY = 30  # pauses between two attempts of a host that stands by
-LONGEST_PAUSE = 60.0  # seconds between two attempts to read a table that cannot be read
 
 log = structlog.get_logger(__name__)
 
@@ -182,15 +180,11 @@ class Leader:
 
     async def _register(self, keeper: Keeper, seconds: int) -> None:
         committer = self._committer = self._new_committer(keeper.check)
-        pause = float(seconds)
         while True:
             keeper.check()
             advance = committer.advance(self._partitions.partition_ids)
             self._table_problems = await self._tried("register files in the table", advance)
-            # A table that cannot be read costs up to minutes of CPU time in each attempt.
-            blocked = any(each.reason is Reason.TABLE_INVALID for each in self._table_problems)
-            pause = min(pause * 2, max(LONGEST_PAUSE, seconds)) if blocked else float(seconds)
-            await asyncio.sleep(pause)
+            await asyncio.sleep(seconds)
 
     def _new_committer(self, check: Callable[[], None]) -> Committer:
         deps, prefix, segments = self._deps, self._prefix, segments_of(self._eras())

@@ -9,7 +9,8 @@ log since. No reader applies a version that is written there. So after each put 
 
 Any writer of the table may have written what is read here. Small versions in JSON are parsed in this process: JSON
 takes up to 30 times its size in memory. Checkpoints and large versions are read by a child (`confined`), which returns
-what hosts need of them.
+what hosts need of them. A blob that cannot be read costs up to minutes of CPU time, so it is read again after a while
+only, and at once if it was replaced.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from typing import Any
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
 from eventconsumer_processor.confined import reader
-from eventconsumer_processor.confined.reader import Confined, Vanished
+from eventconsumer_processor.confined.reader import Confined, Unreadable, Vanished
 from eventconsumer_processor.table.actions import needed, parse_actions
 from eventconsumer_processor.table.delta import (
     LAST_CHECKPOINT,
@@ -42,6 +43,7 @@ SMALL_LIMIT = 256 * 1024  # bytes of a version that is parsed in this process; 6
 STATE_LIMIT = 16 * 1024**2  # bytes of `actions.needed` of one blob; 100,000 transactions need about 12 MB
 LAST_CHECKPOINT_LIMIT = 1024**2  # bytes; Spark writes the columns of the checkpoint into it
 AT_A_TIME = 8  # requests
+FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0  # seconds before a blob that cannot be read is read again
 ATTEMPTS = 3  # to read a log from which another host removes old versions
 
 
@@ -75,6 +77,16 @@ class Listing:
         return expected if expected <= last else None
 
 
+@dataclass(frozen=True)
+class _Unreadable:
+    """A blob that could not be read: its name and etag, why, and until when it is not read again."""
+
+    blob: tuple[str, str]
+    cause: str
+    pause: float
+    until: float
+
+
 class TableLog:
     """The log of one table."""
 
@@ -90,6 +102,7 @@ class TableLog:
         self.folder = f"{prefix}/{LOG_FOLDER}/"
         self.blobs = blobs
         self.confined = confined
+        self._unreadable: _Unreadable | None = None
 
     async def listing(self) -> Listing:
         """The blobs of the log.
@@ -210,8 +223,19 @@ class TableLog:
         """
         target = "checkpoint_file:state_of_parquet" if parquet else "actions:state_of_json"
         source = reader.blob(self.blobs, info)
-        running = self.confined.run(f"eventconsumer_processor.table.{target}", [source], most=STATE_LIMIT)
-        return await reader.whole(running)
+        known, now = self._unreadable, asyncio.get_running_loop().time
+        same = known is not None and known.blob == (info.name, info.etag)
+        if known is not None and same and now() < known.until:
+            raise Unreadable(known.cause)
+        try:
+            running = self.confined.run(f"eventconsumer_processor.table.{target}", [source], most=STATE_LIMIT)
+            return await reader.whole(running)
+        except Vanished:
+            raise
+        except Unreadable as error:
+            pause = min(known.pause * 2, LONGEST_PAUSE) if known is not None and same else FIRST_PAUSE
+            self._unreadable = _Unreadable((info.name, info.etag), str(error), pause, now() + pause)
+            raise
 
     async def _follow(self, state: TableState, last: int) -> tuple[TableState, int | None]:
         """The state at version `last`; or the first version that has vanished."""
