@@ -50,20 +50,28 @@ class Toolbox:
     clock: Callable[[], float] = time.monotonic
 
     @contextlib.contextmanager
-    def at(self, consumer: Manifest, *, new_pod: bool = False, seconds: int = LIFETIME_SECONDS) -> Iterator[Tool]:
+    def at(
+        self,
+        consumer: Manifest,
+        *,
+        new_pod: bool = False,
+        seconds: int = LIFETIME_SECONDS,
+        memory: toolpod.Memory | None = None,
+    ) -> Iterator[Tool]:
         """The tool of a consumer's hosts.
 
         Args:
             consumer: The EventConsumer.
             new_pod: Use a temporary pod even if a host runs, to leave memory and CPU time to hosts.
             seconds: Maximum lifetime of a temporary pod.
+            memory: Of a temporary pod, which is then always used; None: that of a host.
 
         Raises:
             NotFound: The operator has not created hosts for this consumer yet.
             Forbidden: The user may not create a pod.
             Failed: The pod does not start.
         """
-        host = None if new_pod else ready_host(self.cluster, consumer)
+        host = None if new_pod or memory else ready_host(self.cluster, consumer)
         if host is not None:
             yield Tool(self.shell, host)
             return
@@ -75,8 +83,9 @@ class Toolbox:
                 f"the operator has not created hosts for {namespace}/{name} yet, which are the template of the pod",
                 f"run `kubectl eventconsumer status {name} -n {namespace}`, and check that its operator runs",
             ) from error
-        manifest = toolpod.of_consumer(consumer, hosts, secrets.token_hex(4), seconds)
-        with self._made(manifest, toolpod.tool_labels(name)) as place:
+        manifest = toolpod.of_consumer(consumer, hosts, secrets.token_hex(4), seconds, memory)
+        why = "this command needs memory of its own" if memory else "no host runs"
+        with self._made(manifest, toolpod.tool_labels(name), why) as place:
             yield Tool(self.shell, place)
 
     @contextlib.contextmanager
