@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from azure.storage.blob.aio import BlobServiceClient
 
+from eventconsumer_processor.confined.reader import Reader
 from eventconsumer_processor.host.allocator import return_freed_memory
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.table import checkpoint, checkpoint_file, delta
@@ -102,10 +103,10 @@ async def _lead(connection: str, container: str) -> None:
         print(f"{what}: {seconds:.1f} s, {used:.1f} s of CPU, {peak:.0f} MiB more at most")
 
     segment = Segment(ERA, lambda partition: Chain(store, PREFIX, ERA, partition))
-    committer = Committer(store, PREFIX, CHAIN, [segment], now=lambda: datetime.now(UTC))
+    committer = Committer(store, PREFIX, CHAIN, [segment], now=lambda: datetime.now(UTC), confined=Reader())
     await measured("the log is read", committer.advance(()))
     await measured("a commit of 32 files", committer.advance([str(number) for number in range(PARTITIONS)]))
-    await measured("the next checkpoint", checkpoint.write(TableLog(store, PREFIX, asyncio.to_thread), 1))
+    await measured("the next checkpoint", checkpoint.write(TableLog(store, PREFIX, Reader()), 1))
     assert committer.report is not None and committer.report.version == 1, committer.report
     await store.close()
 

@@ -59,6 +59,7 @@ from tests.simulation.loop import Machine, SimLoop
 from tests.simulation.network import Network, Node, RemoteHub, RemoteStore
 from tests.simulation.receiver import RemoteReceiver
 from tests.simulation.stream import SKEW_SECONDS, Stream
+from tests.support.confined import Here
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 
 RETRY_SECONDS = 4.0
@@ -251,6 +252,7 @@ class SimHost:
             info=info,
             encode=encode,
             metrics=self._metrics,
+            confined=Here(),
             clock=self.machine.time,
             rng=self._rng,
             now=self._times.now,

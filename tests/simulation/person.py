@@ -7,6 +7,7 @@ from functools import partial
 
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_processor.confined.reader import Blobs
 from eventconsumer_processor.identity.segments import list_segments
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.source.hub import Hub
@@ -40,10 +41,10 @@ async def go_on(
     return f"segment {segment.number} begins"
 
 
-def decode(history: History, _: str, data: bytes) -> list[tuple[int, str, int]]:
+async def decode(history: History, _: str, content: Blobs) -> list[tuple[int, str, int]]:
     """A file of `tests.simulation.host.encode`: partition and life of an event are in its body."""
     found: list[tuple[int, str, int]] = []
-    for number, body in json.loads(data):
+    for number, body in json.loads(await content.read(0, content.size)):
         _, life, partition, _ = str(body).partition("~")[0].split("/")
         event = history.find(partition, body)
         found.append((number, str(number * 10 + int(life)), event.time if event else 0))

@@ -4,6 +4,7 @@ Consumers (`consumer.py`) drain it: mostly one, two where two resources name one
 """
 
 import contextlib
+import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import Any
 from eventconsumer_api.batch import BatchCommit, attempt_name, commit_name
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.table.checkpoint_file import Tally, encode
+from eventconsumer_processor.table.checkpoint_file import encode
 from eventconsumer_storage.errors import Conflict
 from tests.simulation.checker import SLOT, ChainSeen, Checker
 from tests.simulation.history import History
@@ -377,7 +378,9 @@ class Stream:
         if last > (before := seen.newest_checkpoint):
             previous = [blobs[self._log_blob(before, "checkpoint.parquet")].data] if before >= 0 else []
             versions = [blobs[self._log_blob(number, "json")].data for number in range(before + 1, last + 1)]
-            content = b"".join(encode(previous, versions, Tally()))
+            pieces: list[bytes] = []
+            encode([io.BytesIO(data) for data in [*previous, *versions]], pieces.append, len(previous))
+            content = b"".join(pieces)
             self._sink._write(self._log_blob(last, "checkpoint.parquet"), content, {})
         if seen.named < last:
             self._sink._write(f"{self.prefix}/_delta_log/_last_checkpoint", json.dumps({"version": last}).encode(), {})

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from eventconsumer_cli.errors import ExitCode, Failed, RefusedError
+from eventconsumer_cli.kube import toolpod
 from eventconsumer_cli.kube.exec import shell_of
 from eventconsumer_cli.kube.tool import Answer, Tool
 from eventconsumer_cli.kube.toolbox import LIFETIME_SECONDS, Toolbox
@@ -61,6 +62,7 @@ def answer(
     *,
     new_pod: bool = False,
     seconds: int = LIFETIME_SECONDS,
+    memory: toolpod.Memory | None = None,
 ) -> None:
     """Run a read-only program, pass its output on, and end with its exit code.
 
@@ -70,9 +72,10 @@ def answer(
         arguments: Arguments of the program, without `-o`.
         new_pod: Use a temporary pod.
         seconds: Lifetime of a temporary pod.
+        memory: Of a temporary pod, which is then always used; None: that of a host.
     """
     options = format_options(session)
-    with toolbox(session).at(session.consumer(name), new_pod=new_pod, seconds=seconds) as tool:
+    with toolbox(session).at(session.consumer(name), new_pod=new_pod, seconds=seconds, memory=memory) as tool:
         ended = tool.run([*arguments, *options], environment=environment(), show=True)
     end(ended)
 

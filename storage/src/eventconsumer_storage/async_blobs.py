@@ -97,7 +97,8 @@ class AzureBlobStore:
         """See `BlobStore`."""
         try:
             async with self._call("read"):
-                stream = await self._blob(name).download_blob(offset=0, length=limit)
+                # Whoever writes a blob may say that it is compressed, and the client would decompress without a limit.
+                stream = await self._blob(name).download_blob(offset=0, length=limit, decompress=False)
                 return Blob(info_of(stream.properties), await stream.readall())
         except NotFound:
             return None
@@ -106,6 +107,14 @@ class AzureBlobStore:
                 raise
             info = await self.head(name)
             return Blob(info, b"") if info else None
+
+    async def read_range(self, name: str, start: int, size: int, *, if_match: str) -> bytes:
+        """See `BlobStore`."""
+        async with self._call("read"):
+            options: dict[str, Any] = {"etag": if_match, "match_condition": MatchConditions.IfNotModified}
+            stream = await self._blob(name).download_blob(offset=start, length=size, decompress=False, **options)
+            data: bytes = await stream.readall()
+            return data
 
     async def put(
         self,

@@ -64,6 +64,9 @@ class BlobStore(Protocol):
     async def read(self, name: str, limit: int) -> Blob | None:
         """A blob with at most `limit` bytes of its content; None if it does not exist."""
 
+    async def read_range(self, name: str, start: int, size: int, *, if_match: str) -> bytes:
+        """A range that is inside of a blob, of the version with this etag; `NotFound` or `Conflict` without one."""
+
     async def put(
         self,
         name: str,

@@ -104,7 +104,7 @@ class SyncBlobStore:
         """A blob with at most `limit` bytes of its content; None if it does not exist."""
         try:
             with _mapped("read"):
-                stream = self._client.download_blob(name, offset=0, length=limit)
+                stream = self._client.download_blob(name, offset=0, length=limit, decompress=False)
                 return Blob(info_of(stream.properties), bytes(stream.readall()))
         except NotFound:
             return None

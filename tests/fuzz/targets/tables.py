@@ -3,17 +3,19 @@
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-from eventconsumer_processor.audit import tablelog, tablestate
+from eventconsumer_processor.audit import parquetrows, tablelog, tablerows, tablestate
 from eventconsumer_processor.audit.codes import Code
-from eventconsumer_processor.table import checkpoint_file, delta
-from eventconsumer_processor.table.checkpoint_file import Tally
+from eventconsumer_processor.table import actions, checkpoint_file, delta
 from tests.fuzz.targets.allow import allow
+
+T = TypeVar("T")
 
 SEPARATOR = b"\xfe\xff"
 _PLACE = delta.Place("a" * 16, "0")
@@ -31,7 +33,7 @@ def versions(data: bytes) -> None:
     state = allow(ValueError, _state, log)
     if state is not None:
         _use(state)
-    content = allow(ValueError, _encoded, (), log)
+    content = _allow(partial(_encoded, (), log))
     if content is not None:
         _check(content, state)
         again = _encoded((content,), ())
@@ -43,7 +45,7 @@ def versions(data: bytes) -> None:
 def _state(log: list[bytes]) -> delta.TableState:
     state = delta.TableState()
     for version, data in enumerate(log):
-        state = state.after(version, delta.parse_actions(data))
+        state = state.after(version, actions.parse_actions(data))
     return state
 
 
@@ -54,7 +56,20 @@ def _use(state: delta.TableState) -> None:
 
 
 def _encoded(previous: tuple[bytes, ...], log: list[bytes] | tuple[()]) -> bytes:
-    return b"".join(checkpoint_file.encode(previous, log, Tally()))
+    pieces: list[bytes] = []
+    checkpoint_file.encode([io.BytesIO(data) for data in (*previous, *log)], pieces.append, len(previous))
+    return b"".join(pieces)
+
+
+def _output(read: Callable[..., object], content: bytes) -> bytes:
+    """The output of a function of the child."""
+    pieces: list[bytes] = []
+    read([io.BytesIO(content)], pieces.append)
+    return b"".join(pieces)
+
+
+def _actions_of(content: bytes) -> list[dict[str, Any]]:
+    return list(actions.parse_actions(_output(checkpoint_file.state_of_parquet, content)))
 
 
 def _files(content: bytes) -> Counter[tuple[str, str, str]]:
@@ -67,7 +82,7 @@ def _files(content: bytes) -> Counter[tuple[str, str, str]]:
 def _check(content: bytes, state: delta.TableState | None) -> None:
     keys = Counter((path, vector) for _, path, vector in _files(content).elements())
     assert not keys or max(keys.values()) == 1, f"a file is in the checkpoint twice: {keys}"
-    read = delta.TableState().after(0, checkpoint_file.actions_of(content))
+    read = delta.TableState().after(0, _actions_of(content))
     _use(read)
     if state is not None:
         assert read.transactions == state.transactions, f"{read.transactions} != {state.transactions}"
@@ -76,25 +91,27 @@ def _check(content: bytes, state: delta.TableState | None) -> None:
 
 def _audit(log: list[bytes]) -> None:
     """The audit refuses the versions, or finds each file that they add twice."""
-    state, there, twice = tablestate.TableState(), False, False
+    state, reduced, there, twice = tablestate.TableState(), tablestate.TableState(), False, False
     for version, data in enumerate(log):
         try:
-            actions = list(tablelog.actions_of(data))
-            state.apply(version, actions)
+            found = tablelog.Actions(data)
+            state.apply(version, found)
+            reduced.apply(version, tablelog.Actions(_output(tablerows.of_json, data)))
+            assert reduced == state, "the child leaves out what the audit needs"
             assert state.rows is None or isinstance(state.rows, int)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return
-        if any(action.get("remove") for action in actions) or any(_shared(action) for action in actions):
+        if any(action.get("remove") for action in found) or any(_shared(action) for action in found):
             return  # `tests/unit/processor/audit` has cases of removed files and of deletion vectors
-        for add in _adds(actions):
+        for add in _adds(found):
             twice = twice or (there and bool(add.get("dataChange", True)))
             there = True
-        added = sum(1 for _ in _adds(actions))
+        added = sum(1 for _ in _adds(found))
         twice = twice or added > 1
     assert not twice or state.findings.counts[Code.TABLE_FILE_TWICE], "a file that is added twice is accepted"
 
 
-def _adds(actions: list[tablestate.Action]) -> Iterator[Mapping[str, Any]]:
+def _adds(actions: Iterable[tablestate.Action]) -> Iterator[Mapping[str, Any]]:
     return (a["add"] for a in actions if a.get("add") and unquote(a["add"]["path"]) == _PATH.format(0))
 
 
@@ -111,13 +128,23 @@ def checkpoints(data: bytes) -> None:
     for start in range(0, len(data) - 2, 3):
         content[int.from_bytes(data[start : start + 2]) % len(content)] = data[start + 2]
     damaged = bytes(content) + data[len(data) // 3 * 3 :]
-    for read in (checkpoint_file.actions_of, _taken):
-        found = allow(ValueError, read, damaged)
-        if read is checkpoint_file.actions_of and found is not None:
+    for read in (_actions_of, _taken):
+        found = _allow(partial(read, damaged))
+        if read is _actions_of and found is not None:
             state = allow(ValueError, delta.TableState().after, 0, found)
             if state is not None:
                 _use(state)
-    allow(tablelog.LogDamaged, tablelog._parsed, "blob", tablelog._load, tablestate.TableState(), "blob", damaged)
+    rows = _allow(partial(_output, parquetrows.checkpoint, damaged))
+    if rows is not None:
+        allow(tablelog.LogDamaged, tablelog._parsed, "blob", tablelog._load, tablestate.TableState(), rows, [])
+
+
+def _allow(read: Callable[[], T]) -> T | None:
+    """Any error of Python: the child reports it."""
+    try:
+        return read()
+    except Exception:
+        return None
 
 
 def _taken(damaged: bytes) -> bytes:

@@ -8,6 +8,7 @@ from azure.storage.blob.aio import BlobServiceClient
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from eventconsumer_processor.confined.reader import Reader
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.table.committer import Committer, Segment
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
@@ -39,7 +40,7 @@ def test_spark_optimizes_and_vacuums_while_hosts_register(spark: SparkSession, a
         def committer() -> Committer:
             segment = Segment(ERA, lambda partition: Chain(store, "p", ERA, partition))
             now = lambda: datetime.now(UTC)  # noqa: E731
-            return Committer(store, "p", "chain", [segment], now=now, checkpoint_versions=5)
+            return Committer(store, "p", "chain", [segment], now=now, confined=Reader(), checkpoint_versions=5)
 
         async def register() -> None:
             for number in range(FILES):

@@ -122,6 +122,15 @@ class FakeBlobStore:
         self._begin("read", name)
         return Blob(self._info(name), self.blobs[name].data[:limit]) if name in self.blobs else None
 
+    async def read_range(self, name: str, start: int, size: int, *, if_match: str) -> bytes:
+        """See `BlobStore`."""
+        self._begin("read", name)
+        if name not in self.blobs:
+            raise NotFound("the blob does not exist", 404, "BlobNotFound")
+        if self.blobs[name].etag != if_match:
+            raise Conflict("the condition is not met", 412, "ConditionNotMet")
+        return self.blobs[name].data[start : start + size]
+
     async def put(
         self,
         name: str,

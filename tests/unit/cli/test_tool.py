@@ -64,6 +64,19 @@ def test_only_a_ready_host_is_asked_and_none_with_new_pod(shell: Shell) -> None:
     assert [call.container for call in cluster.calls] == ["tool", "tool"]
 
 
+def test_a_deep_audit_never_runs_in_the_memory_of_a_host(shell: Shell) -> None:
+    cluster = cluster_with(prints)
+    shell.run(cluster, "audit")
+    seen = shell.run(cluster, "audit", "--deep")
+    assert [call.container for call in cluster.calls] == [labels.COMPONENT_HOST, "tool"]
+    assert "this command needs memory of its own: pod shop/orders-tool-" in seen.err
+    hosts = hosts_of(resource())
+    (host,) = hosts["spec"]["template"]["spec"]["containers"]
+    (container,) = toolpod.of_consumer(resource(), hosts, "abc", 60, toolpod.DEEP_MEMORY)["spec"]["containers"]
+    memory = {"requests": {"memory": "256Mi"}, "limits": {"memory": "1Gi"}}
+    assert container["resources"] == {part: host["resources"][part] | memory[part] for part in memory}
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_the_pod_goes_when_the_command_is_stopped(shell: Shell, error: type[BaseException]) -> None:
     def interrupted(command: Sequence[str], stdin: bytes | None) -> Answer:

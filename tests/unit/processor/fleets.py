@@ -26,6 +26,7 @@ from eventconsumer_processor.sink.parquet import encode
 from eventconsumer_processor.sink.slots import Chain, incarnation
 from eventconsumer_processor.source.heard import Heard
 from eventconsumer_processor.source.hub import HubInfo
+from tests.support.confined import Here
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub
 from tests.support.fakes.virtual import virtual
@@ -106,6 +107,7 @@ class Fleet:
             clock=virtual_clock,
             rng=Random(name),
             offload=inline,
+            confined=Here(),
         )
         store = lease_store(config, info, leases or self._far(self.leases, self.storage_seconds), virtual_clock)
         key_file = Path(__file__) if self.telling else None  # any file: it is never used

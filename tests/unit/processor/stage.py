@@ -21,6 +21,7 @@ from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.parquet import encode
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import HubInfo
+from tests.support.confined import Here
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub, FakePartition
 
@@ -87,6 +88,7 @@ class Stage:
             info=info,
             encode=encoder,
             metrics=self.metrics,
+            confined=Here(),
             clock=virtual_clock,
             rng=Random(1),
             handler=self.handler,

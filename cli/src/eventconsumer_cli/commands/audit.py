@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from eventconsumer_cli.hosttool import NewPod, answer
+from eventconsumer_cli.kube import toolpod
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.session import Session
 
@@ -22,7 +23,14 @@ def audit(
     """Check that every event is in exactly one file. Read-only.
 
     Exit code: 0 clean, 1 explained gaps, 2 violation, 3 not readable. With many files, use --new-pod to keep the load
-    off the hosts.
+    off the hosts. --deep always runs in a temporary pod: a host has no memory for the files.
     """
     chosen = [option for option, wanted in (("--deep", deep), ("--hub", hub)) if wanted]
-    answer(session, name, ["audit", *chosen], new_pod=new_pod, seconds=_SECONDS)
+    answer(
+        session,
+        name,
+        ["audit", *chosen],
+        new_pod=new_pod,
+        seconds=_SECONDS,
+        memory=toolpod.DEEP_MEMORY if deep else None,
+    )

@@ -50,13 +50,21 @@ class Toolbox:
     clock: Callable[[], float] = time.monotonic
 
     @contextlib.contextmanager
-    def at(self, consumer: Manifest, *, new_pod: bool = False, seconds: int = LIFETIME_SECONDS) -> Iterator[Tool]:
+    def at(
+        self,
+        consumer: Manifest,
+        *,
+        new_pod: bool = False,
+        seconds: int = LIFETIME_SECONDS,
+        memory: toolpod.Memory | None = None,
+    ) -> Iterator[Tool]:
         """The tool of a consumer's hosts.
 
         Args:
             consumer: The EventConsumer.
             new_pod: Use a temporary pod even if a host runs, to leave memory and CPU time to hosts.
             seconds: Maximum lifetime of a temporary pod.
+            memory: Of a temporary pod, which is then always used; None: that of a host.
 
         Raises:
             NotFound: The operator has not created hosts for this consumer yet.
@@ -64,7 +72,7 @@ class Toolbox:
             Forbidden: The user may not create a pod.
             Failed: The pod does not start.
         """
-        host = None if new_pod else ready_host(self.cluster, consumer)
+        host = None if new_pod or memory else ready_host(self.cluster, consumer)
         if host is not None:
             yield Tool(self.shell, host)
             return
@@ -81,8 +89,9 @@ class Toolbox:
                 f"StatefulSet {namespace}/{name}-host does not belong to this EventConsumer, so it is no template",
                 "give the EventConsumer another name",
             )
-        manifest = toolpod.of_consumer(consumer, hosts, secrets.token_hex(4), seconds)
-        with self._made(manifest, toolpod.tool_labels(name)) as place:
+        manifest = toolpod.of_consumer(consumer, hosts, secrets.token_hex(4), seconds, memory)
+        why = "this command needs memory of its own" if memory else "no host runs"
+        with self._made(manifest, toolpod.tool_labels(name), why) as place:
             yield Tool(self.shell, place)
 
     @contextlib.contextmanager

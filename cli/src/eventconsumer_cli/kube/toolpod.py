@@ -8,6 +8,7 @@ not select it, and the operator does not watch it. It ends by itself. `of_driver
 
 import copy
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from eventconsumer_api import labels
@@ -27,6 +28,19 @@ STORAGE = "1Gi"
 REQUESTS = {"cpu": "50m", "memory": "128Mi", "ephemeral-storage": "64Mi"}
 LIMITS = {"memory": "512Mi", "ephemeral-storage": STORAGE}
 _OF_HOSTS = (labels.POD_NAME_ENV, labels.POD_UID_ENV)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory of a pod that has more to do than a host's tools."""
+
+    request: str
+    limit: str
+
+
+# Two children of 150 MiB each parse files; the audit of a Delta table with a million files takes 300 MiB, and the files
+# that are being read 100 MiB.
+DEEP_MEMORY = Memory("256Mi", "1Gi")
 _NOT_FOR_TOOLS = (
     "ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle", "args", "command", "envFrom",
 )  # fmt: skip
@@ -47,7 +61,9 @@ def tool_labels(consumer: str = "", component: str = labels.COMPONENT_TOOL) -> d
     return own | ({labels.LABEL_CONSUMER: consumer} if consumer else {})
 
 
-def of_consumer(consumer: Manifest, stateful_set: Manifest, suffix: str, seconds: int) -> Manifest:
+def of_consumer(
+    consumer: Manifest, stateful_set: Manifest, suffix: str, seconds: int, memory: Memory | None = None
+) -> Manifest:
     """A pod like the consumer's hosts.
 
     Args:
@@ -55,6 +71,7 @@ def of_consumer(consumer: Manifest, stateful_set: Manifest, suffix: str, seconds
         stateful_set: StatefulSet of its hosts.
         suffix: Unique suffix of the pod's name.
         seconds: Maximum lifetime.
+        memory: Its memory; None: that of a host.
     """
     template = copy.deepcopy(stateful_set["spec"]["template"])
     pod: dict[str, Any] = template["spec"]
@@ -66,6 +83,12 @@ def of_consumer(consumer: Manifest, stateful_set: Manifest, suffix: str, seconds
         "env": [each for each in host.get("env", []) if each["name"] in _OF_HOSTS],
         "volumeMounts": [each for each in mounts if each["name"] not in for_handler],
     }
+    if memory is not None:
+        resources = host["resources"]
+        host["resources"] = {
+            "requests": resources.get("requests", {}) | {"memory": memory.request},
+            "limits": resources.get("limits", {}) | {"memory": memory.limit},
+        }
     # Spread constraints count hosts only.
     pod = {name: value for name, value in pod.items() if name != "topologySpreadConstraints"} | {
         "volumes": [each for each in pod.get("volumes", []) if each["name"] not in for_handler]

@@ -11,14 +11,17 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 import structlog
+from azure.core import MatchConditions
 from azure.core.exceptions import AzureError
 from azure.storage.blob.aio import BlobServiceClient
 
+from eventconsumer_processor.confined.reader import Vanished
 from eventconsumer_storage.blobs import BlobInfo, BlobStore, info_of
-from eventconsumer_storage.errors import Damaged, NotFound, StorageError, Unavailable, storage_error
+from eventconsumer_storage.errors import Conflict, Damaged, NotFound, StorageError, Unavailable, storage_error
 from eventconsumer_storage.listing import page_of
 
 T = TypeVar("T")
+Range = Callable[[int, int], Awaitable[bytes]]
 
 log = structlog.get_logger(__name__)
 
@@ -50,6 +53,13 @@ class Container(Protocol):
             Damaged: It has more than `limit` bytes, so no host has written it.
         """
 
+    def ranges(self, info: BlobInfo) -> Range:
+        """Reads a range of a blob, by start and size, in the version of `info`.
+
+        Raises:
+            Vanished: It was deleted or replaced.
+        """
+
 
 class StoreContainer:
     """`Container` on a store of a host; nothing is retried."""
@@ -73,6 +83,10 @@ class StoreContainer:
         if blob is not None and blob.info.size > limit:
             raise _too_large(name, blob.info.size, limit)
         return blob.data if blob else None
+
+    def ranges(self, info: BlobInfo) -> Range:
+        """See `Container`."""
+        return partial(_range, partial(self.store.read_range, info.name, if_match=info.etag), info.name)
 
 
 class AzureContainer:
@@ -109,7 +123,8 @@ class AzureContainer:
         """See `Container`."""
 
         async def ask() -> bytes:
-            content = await self._client.download_blob(name)  # its first part only
+            # Its first part only. Whoever writes a blob may say that it is compressed: that counts for nothing here.
+            content = await self._client.download_blob(name, decompress=False)
             if content.size > limit:
                 raise _too_large(name, content.size, limit)
             data: bytes = await content.readall()
@@ -119,6 +134,22 @@ class AzureContainer:
             return await self._patiently("read", ask)
         except NotFound:
             return None
+
+    def ranges(self, info: BlobInfo) -> Range:
+        """See `Container`."""
+
+        async def read(start: int, size: int) -> bytes:
+            async def ask() -> bytes:
+                found = await self._client.download_blob(
+                    info.name, offset=start, length=size, decompress=False,
+                    etag=info.etag, match_condition=MatchConditions.IfNotModified,
+                )  # fmt: skip
+                data: bytes = await found.readall()
+                return data
+
+            return await self._patiently("read", ask)
+
+        return partial(_range, read, info.name)
 
     async def _patiently(self, operation: str, ask: Callable[[], Awaitable[T]]) -> T:
         began, attempt = time.monotonic(), 0
@@ -142,6 +173,13 @@ class AzureContainer:
                 return result
             await asyncio.sleep(min(FIRST_PAUSE * 2**attempt, LONGEST_PAUSE))
             attempt += 1
+
+
+async def _range(read: Range, name: str, start: int, size: int) -> bytes:
+    try:
+        return await read(start, size)
+    except (NotFound, Conflict):
+        raise Vanished(f"blob {name} was deleted or replaced while it was read") from None
 
 
 def _too_large(name: str, size: int, limit: int) -> Damaged:

@@ -1,23 +1,31 @@
 """Reads whole files and compares their rows with the metadata of their slots (S1, S3).
 
-A few files are read at a time, limited by bytes; parsing runs in threads. `problems` is pure. Only sequence numbers and
-partitions of the rows are decoded: the hash proves that the other columns are unchanged.
+A few files are read at a time, in parts. Children parse them (`confined`), because any writer of the container may have
+written them. Only sequence numbers and partitions of the rows are decoded: the hash proves that the other columns are
+unchanged.
 """
 
 import asyncio
 import hashlib
-import io
 import json
+import struct
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from typing import Any
 
 from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.container import FILE_MAX_BYTES, Container
 from eventconsumer_processor.audit.names import Gap, SlotFacts
-from eventconsumer_storage.errors import StorageError
+from eventconsumer_processor.confined.reader import Blobs, Confined, Ranges, Reader, Unreadable, Vanished, Whole
+from eventconsumer_storage.errors import Damaged, StorageError
 
 AT_A_TIME = 4
-BUDGET = 96 * 1024 * 1024  # bytes of files in memory; a larger file is read alone
+CHILDREN = 2
+SMALL_MAX_BYTES = 8 * 1024 * 1024  # of a file that is in memory as a whole
+PART_BYTES = 4 * 1024 * 1024  # of a larger file that are hashed at once
+RECORD_BYTES = 64 * 1024  # of a commit record
+ROWS_MAX = 50_000_000  # of a file
+HOLES_MAX = 1_000_000  # between the rows of a file
 COLUMNS = [
     "sequence_number",
     "offset",
@@ -41,12 +49,12 @@ Report = Callable[[Code, str], None]
 class DeepReader:
     """Checks files in the background; `check` waits while too many are in progress."""
 
-    def __init__(self, container: Container, done: Callable[[int], None]) -> None:
+    def __init__(self, container: Container, done: Callable[[int], None], confined: Confined | None = None) -> None:
         self._container = container
+        self._confined = confined or Reader(children=CHILDREN, keep=True)
         self._done = done
         self._room = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._bytes = 0
         self._running = 0
         self._failure: StorageError | None = None
 
@@ -62,8 +70,7 @@ class DeepReader:
             StorageError: An earlier file could not be read.
         """
         async with self._room:
-            await self._room.wait_for(lambda: self._fits(slot.size))
-            self._bytes += slot.size
+            await self._room.wait_for(lambda: self._running < AT_A_TIME)
             self._running += 1
         self._raise()
         task = asyncio.create_task(self._run(slot, partition, report))
@@ -79,13 +86,13 @@ class DeepReader:
         await asyncio.gather(*self._tasks)
         self._raise()
 
-    def cancel(self) -> None:
-        """Cancel all checks."""
+    async def close(self) -> None:
+        """Cancel all checks, and end the children."""
         for task in self._tasks:
             task.cancel()
-
-    def _fits(self, size: int) -> bool:
-        return self._running < AT_A_TIME and (not self._bytes or self._bytes + size <= BUDGET)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if isinstance(self._confined, Reader):
+            await self._confined.close()
 
     def _raise(self) -> None:
         if self._failure:
@@ -102,20 +109,72 @@ class DeepReader:
         finally:
             self._done(slot.size)
             async with self._room:
-                self._bytes -= slot.size
                 self._running -= 1
                 self._room.notify_all()
 
     async def _problems(self, slot: SlotFacts, partition: str) -> list[Problem]:
         found: list[Problem] = []
-        if slot.data and (record := await self._container.read(slot.name)) is not None:
+        if slot.data and (record := await self._record(slot, found)) is not None:
             found += record_problems(slot, record)
-        data = await self._container.read(slot.data.path if slot.data else slot.name, FILE_MAX_BYTES)
-        if data is not None:
-            return found + await asyncio.to_thread(problems, slot, partition, data)
+        name = slot.data.path if slot.data else slot.name
+        try:
+            opened = await self._open(name, slot.data.size if slot.data else slot.size)
+            if opened is not None:
+                sha256, source = opened
+                if sha256 != slot.sha256:
+                    text = "the content's sha256 is not the one recorded with the file"
+                    found.append((Code.CONTENT_CHANGED, text))
+                found += await self._rows(slot, partition, name, source)
+                return found
+        except Damaged as error:  # too large
+            return [*found, (Code.FILE_DAMAGED, str(error))]
+        except Vanished:
+            pass
+        except Unreadable as error:
+            return [*found, (Code.FILE_DAMAGED, f"the file cannot be read: {error}"[:300])]
         if slot.data is None:  # a data file that is missing is found by its record
             found.append((Code.SLOT_CHANGED, "the file was deleted while the audit ran"))
         return found
+
+    async def _record(self, slot: SlotFacts, found: list[Problem]) -> bytes | None:
+        try:
+            return await self._container.read(slot.name, RECORD_BYTES)
+        except Damaged as error:
+            found.append((Code.CONTENT_CHANGED, str(error)))
+            return None
+
+    async def _open(self, name: str, size: int) -> tuple[str, Blobs] | None:
+        """The hash and the content of a file; None: it does not exist."""
+        if size <= SMALL_MAX_BYTES:
+            data = await self._container.read(name, SMALL_MAX_BYTES)
+            return None if data is None else (hashlib.sha256(data).hexdigest(), Whole(data))
+        info = await self._container.head(name)
+        if info is None:
+            return None
+        if info.size > FILE_MAX_BYTES:
+            raise Damaged(f"the file has {info.size} bytes, and hosts write {FILE_MAX_BYTES} at most")
+        digest, read = hashlib.sha256(), self._container.ranges(info)
+        for start in range(0, info.size, PART_BYTES):
+            part = await read(start, min(PART_BYTES, info.size - start))
+            await asyncio.to_thread(digest.update, part)
+        return digest.hexdigest(), Ranges(info.size, read)
+
+    async def _rows(self, slot: SlotFacts, partition: str, name: str, source: Blobs) -> list[Problem]:
+        """What is wrong with the rows of a file."""
+        rows, facts = Rows(slot), dict[str, Any]()
+        avro = name.endswith(".avro")
+        keys = [f"eventconsumer.{key}" for key in (*_FACTS, "dropped")]
+        running = self._confined.run(
+            f"eventconsumer_processor.audit.{'avrorows' if avro else 'parquetrows'}:numbers",
+            [source],
+            most=8 * min(slot.count + 1, ROWS_MAX) + 64 * 1024,  # and the result
+            done=facts.update,
+            arguments={} if avro else {"columns": COLUMNS, "keys": keys, "partition": partition},
+        )
+        async with aclosing(running) as pieces:
+            async for piece in pieces:
+                await asyncio.to_thread(rows.add, piece)
+        return [*([] if avro else _parquet_problems(slot, facts)), *rows.problems()]
 
 
 async def is_tombstone(container: Container, name: str) -> bool:
@@ -126,26 +185,6 @@ async def is_tombstone(container: Container, name: str) -> bool:
     """
     info = await container.head(name)
     return info is not None and "tombstone" in {key.lower() for key in info.metadata}
-
-
-def problems(slot: SlotFacts, partition: str, data: bytes) -> list[Problem]:
-    """What is wrong with a file's content.
-
-    Args:
-        slot: What its metadata says.
-        partition: Its partition's id.
-        data: Its content.
-    """
-    found: list[Problem] = []
-    if hashlib.sha256(data).hexdigest() != slot.sha256:
-        found.append((Code.CONTENT_CHANGED, "the content's sha256 is not the one recorded with the file"))
-    avro = (slot.data.path if slot.data else slot.name).endswith(".avro")
-    try:
-        rows = _avro(data) if avro else _parquet(data, slot, partition, found)
-        found += _check_rows(slot, rows)
-    except Exception as error:  # noqa: BLE001 - parsers raise errors of any type for damaged bytes
-        found.append((Code.FILE_DAMAGED, f"the file cannot be read: {type(error).__name__}: {error}"[:300]))
-    return found
 
 
 def record_problems(slot: SlotFacts, data: bytes) -> list[Problem]:
@@ -163,33 +202,48 @@ def record_problems(slot: SlotFacts, data: bytes) -> list[Problem]:
     return []
 
 
-def _check_rows(slot: SlotFacts, rows: Iterator[list[int]]) -> Iterator[Problem]:
-    previous, count, first = slot.start - 1, 0, None
-    wrong: str | None = None
-    holes: list[Gap] = []
-    for chunk in rows:
-        for number in chunk:
-            if number <= previous and wrong is None:
-                wrong = f"sequence number {number} follows {previous}" if count else f"it begins with {number}"
-            elif number > previous + 1:
-                holes.append(Gap(previous + 1, number - 1, ""))
-            first = number if first is None else first
-            previous = max(previous, number)
-            count += 1
-    if wrong:
-        yield Code.ROWS_WRONG, f"sequence numbers do not rise from {slot.start}: {wrong}"
-    fits = (first, previous) == (slot.first, slot.last)
-    if slot.dropped:  # the first and the last event may have no row
-        fits = first is None or slot.first <= first <= previous <= slot.last
-        holes += [Gap(previous + 1, slot.last, "")] if previous < slot.last else []
-    if count != slot.count or not fits:
-        yield (
-            Code.ROWS_WRONG,
-            f"the file has {count} rows from {first} to {previous}, but its metadata names {slot.count} from "
-            f"{slot.first} to {slot.last}",
-        )
-    elif not wrong and not _recorded(holes, slot):
-        yield Code.GAP_UNRECORDED, "the missing sequence numbers differ from the recorded gaps"
+class Rows:
+    """Compares the sequence numbers of a file with its metadata."""
+
+    def __init__(self, slot: SlotFacts) -> None:
+        self._slot = slot
+        self._previous, self._count = slot.start - 1, 0
+        self._first: int | None = None
+        self._wrong: str | None = None
+        self._holes: list[Gap] = []
+
+    def add(self, numbers: bytes) -> None:
+        """Take the next numbers: signed numbers of 64 bits in network order."""
+        for (number,) in struct.iter_unpack(">q", numbers):
+            previous = self._previous
+            if number <= previous and self._wrong is None:
+                follows = f"sequence number {number} follows {previous}"
+                self._wrong = follows if self._count else f"it begins with {number}"
+            elif number > previous + 1 and len(self._holes) <= HOLES_MAX:
+                self._holes.append(Gap(previous + 1, number - 1, ""))
+            self._first = number if self._first is None else self._first
+            self._previous = max(previous, number)
+            self._count += 1
+
+    def problems(self) -> Iterator[Problem]:
+        """What is wrong, after the last number."""
+        slot, first, previous, holes = self._slot, self._first, self._previous, self._holes
+        if self._wrong:
+            yield Code.ROWS_WRONG, f"sequence numbers do not rise from {slot.start}: {self._wrong}"
+        fits = (first, previous) == (slot.first, slot.last)
+        if slot.dropped:  # the first and the last event may have no row
+            fits = first is None or slot.first <= first <= previous <= slot.last
+            holes = holes + ([Gap(previous + 1, slot.last, "")] if previous < slot.last else [])
+        if self._count != slot.count or not fits:
+            yield (
+                Code.ROWS_WRONG,
+                f"the file has {self._count} rows from {first} to {previous}, but its metadata names {slot.count} "
+                f"from {slot.first} to {slot.last}",
+            )
+        elif len(holes) > HOLES_MAX:
+            yield Code.GAP_UNRECORDED, f"more than {HOLES_MAX} times sequence numbers are missing between rows"
+        elif not self._wrong and not _recorded(holes, slot):
+            yield Code.GAP_UNRECORDED, "the missing sequence numbers differ from the recorded gaps"
 
 
 def _recorded(holes: list[Gap], slot: SlotFacts) -> bool:
@@ -220,27 +274,13 @@ def _joined(gaps: "list[Gap] | tuple[Gap, ...]") -> list[tuple[int, int]]:
     return joined
 
 
-def _parquet(data: bytes, slot: SlotFacts, partition: str, found: list[Problem]) -> Iterator[list[int]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(pa.BufferReader(data)) as file:
-        names = file.schema_arrow.names
-        if names != COLUMNS:
-            found.append((Code.ROWS_WRONG, f"the columns are {', '.join(names)}"))
-        recorded = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
-        for key in (*_FACTS, *(["dropped"] if slot.dropped else [])):
-            said = recorded.get(f"eventconsumer.{key}")
-            if said != str(getattr(slot, key)):
-                found.append((Code.FACTS_WRONG, f"the file has {key} {said}, but its blob has {getattr(slot, key)}"))
-        for batch in file.iter_batches(columns=["sequence_number", "partition_id"], use_threads=False):
-            if any(value != partition for value in batch.column("partition_id").unique().to_pylist()):
-                found.append((Code.ROWS_WRONG, "the file has rows of another partition"))
-            yield batch.column("sequence_number").to_pylist()
-
-
-def _avro(data: bytes) -> Iterator[list[int]]:
-    import fastavro
-
-    for row in fastavro.reader(io.BytesIO(data)):
-        yield [row["SequenceNumber"]]
+def _parquet_problems(slot: SlotFacts, facts: dict[str, Any]) -> Iterator[Problem]:
+    """PURE: what is wrong with the columns and the metadata of a Parquet file."""
+    if facts["columns"] is not None:
+        yield Code.ROWS_WRONG, f"the columns are {facts['columns']}"
+    for key in (*_FACTS, *(["dropped"] if slot.dropped else [])):
+        said = facts["metadata"].get(f"eventconsumer.{key}")
+        if said != str(getattr(slot, key)):
+            yield Code.FACTS_WRONG, f"the file has {key} {said}, but its blob has {getattr(slot, key)}"
+    if facts["foreign"]:
+        yield Code.ROWS_WRONG, "the file has rows of another partition"

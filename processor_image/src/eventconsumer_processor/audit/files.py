@@ -16,6 +16,7 @@ from eventconsumer_processor.audit.identity import IdentityAudit
 from eventconsumer_processor.audit.leases import LeaseFacts
 from eventconsumer_processor.audit.model import NOWHERE, Findings, Place
 from eventconsumer_processor.audit.names import DataFile, SlotFacts, SlotName
+from eventconsumer_processor.confined.reader import Confined
 from eventconsumer_storage.blobs import BlobInfo
 
 SlotSeen = Callable[[SlotName, BlobInfo, SlotFacts, int | None], None]
@@ -44,6 +45,7 @@ class FileWalk:
         checkpoints: Whether checkpoints must be at the end of a file.
         shared: Whether other programs move checkpoints too.
         table: Whether there is a Delta table, so that other programs may write its files.
+        confined: Reads what others may have written; None: child processes.
         seen: Called for each committed slot.
     """
 
@@ -60,6 +62,7 @@ class FileWalk:
         checkpoints: bool = True,
         shared: bool = False,
         table: bool = False,
+        confined: Confined | None = None,
         seen: SlotSeen | None = None,
     ) -> None:
         self.chains: dict[Place, ChainAudit] = {}
@@ -74,6 +77,7 @@ class FileWalk:
         self._checkpoints = checkpoints
         self._shared = shared
         self._table = table
+        self._confined = confined
         self._seen = seen
         self._pairs = CapturePairs()
         self._strays: list[str] = []
@@ -92,7 +96,7 @@ class FileWalk:
         Raises:
             StorageError: A request failed.
         """
-        reader = DeepReader(self._container, progress.read) if deep else None
+        reader = DeepReader(self._container, progress.read, self._confined) if deep else None
         try:
             async for info in self._container.walk(self._root):
                 self.blobs += 1
@@ -103,10 +107,9 @@ class FileWalk:
             progress.listed(self.blobs)
             if reader:
                 await reader.finish()
-        except BaseException:
+        finally:
             if reader:
-                reader.cancel()
-            raise
+                await reader.close()
         await self._settle_pairs()
         self._finish()
 

@@ -32,6 +32,7 @@ from eventconsumer_processor.audit.table import TableCheck
 from eventconsumer_processor.audit.tablelog import TableLog
 from eventconsumer_processor.audit.verdict import summary
 from eventconsumer_processor.audit.watermark import WatermarkAudit
+from eventconsumer_processor.confined.reader import Confined
 from eventconsumer_processor.source.hub import Hub
 from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import NotFound
@@ -48,6 +49,7 @@ class Subject:
     resource: ResourceRef | None = None  # the EventConsumer; None: unknown
     outputs: Outputs | None = None  # where Spark writes; None: unknown
     writes_files: bool = True  # False: a handler replaces the files, and no file ends at a checkpoint
+    confined: Confined | None = None  # reads what others may have written; None: child processes
 
 
 async def audit(
@@ -78,7 +80,7 @@ class Audit:
         self._subject = subject
         self._root = f"{subject.prefix}/"
         self.genesis = Genesis(subject.files, self._root, self.findings)
-        self.log = TableLog(subject.files, self._root)
+        self.log = TableLog(subject.files, self._root, subject.confined)
         self.table = TableCheck(self.log, self.identity, self.findings)
         self._heads: dict[str, int] = {}
 
@@ -145,6 +147,7 @@ class Audit:
             checkpoints=subject.writes_files,
             shared=subject.leases is not None and subject.leases.shared,
             table=self.table.exists,
+            confined=subject.confined,
             seen=checked,
         )
         self.chains, self.left = walk.chains, walk.left

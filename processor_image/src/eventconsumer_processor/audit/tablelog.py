@@ -4,13 +4,16 @@ Hosts and Spark may write during the read. Storage lists names consistently, so 
 commits of one listing are one version of the table. A host deletes old commits that a checkpoint covers: if a blob of
 the listing does not exist any more, everything is read again. Source: "Delta Table Specification" in
 github.com/delta-io/delta/blob/master/PROTOCOL.md.
+
+Any writer of the table may have written what is read here. Small commits are parsed in this process; checkpoints and
+large commits by a child (`confined`), which returns the actions that the audit needs.
 """
 
 import asyncio
 import io
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +23,8 @@ from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_processor.audit.container import RECORD_MAX_BYTES, Container
 from eventconsumer_processor.audit.inorder import in_order
 from eventconsumer_processor.audit.tablestate import Action, TableState
+from eventconsumer_processor.confined.reader import Confined, Ranges, Reader, Unreadable, Vanished
+from eventconsumer_storage.errors import Damaged
 
 FOLDER = "_delta_log/"
 ATTEMPTS = 5
@@ -28,14 +33,11 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _CLASSIC = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _PART = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
 _V2 = re.compile(r"(\d{20})\.checkpoint\.[0-9a-fA-F-]{36}\.(?:json|parquet)")
-_ROWS = 10_000  # actions of a checkpoint in memory
-# Struct columns are named by their fields, so that partition values, tags and most statistics are not decoded.
-_COLUMNS = (
-    "txn.appId", "txn.version", "protocol", "metaData.configuration", "sidecar.path",
-    "add.path", "add.size", "add.stats", "add.deletionVector", "add.stats_parsed.numRecords",
-    "add.stats_parsed.minValues.sequence_number", "add.stats_parsed.maxValues.sequence_number",
-    "remove.path", "remove.size", "remove.deletionVector",
-)  # fmt: skip
+SMALL_MAX_BYTES = 256 * 1024  # of a commit that is parsed in this process; JSON takes 30 times its size in memory
+COMMIT_OUTPUT = 32 * 1024 * 1024  # bytes of the actions of a commit, without what the audit does not need
+CHECKPOINT_OUTPUT = 1024 * 1024 * 1024  # the same, of a part of a checkpoint; they are never in memory as a whole
+HINT_MAX_BYTES = 1024 * 1024
+SIDECARS = 1000  # of a checkpoint; each has tens of thousands of files
 
 
 class LogDamaged(EventConsumerError):  # noqa: N818 - the name describes the state
@@ -86,10 +88,12 @@ class TableLog:
     Args:
         container: Of the files.
         root: The prefix with a slash: the root of the table.
+        confined: Reads what others may have written.
     """
 
-    def __init__(self, container: Container, root: str) -> None:
+    def __init__(self, container: Container, root: str, confined: Confined | None = None) -> None:
         self._container = container
+        self._confined = confined or Reader()
         self._folder = root + FOLDER
 
     def commit_name(self, version: int) -> str:
@@ -127,14 +131,14 @@ class TableLog:
         state = TableState()
         if checkpoint:
             for blob in checkpoint.blobs:
-                await self._load(state, blob, listing.sizes[blob])
+                await self._load(state, blob)
             await asyncio.to_thread(_parsed, checkpoint.blobs[0], state.settle, covered)
         async with (  # a host that loses the lead ends in the middle
             aclosing(_wanted(listing, covered, newest)) as wanted,
             aclosing(in_order(self._commit, wanted, at_a_time=2)) as commits,
         ):
             async for version, data in commits:
-                await asyncio.to_thread(_parsed, self.commit_name(version), _apply, state, version, data)
+                await asyncio.to_thread(_parsed, self.commit_name(version), state.apply, version, Actions(data))
         if reason := state.protocol.unreadable:
             raise LogDamaged(f"the Delta table cannot be audited: {reason}")
         return state
@@ -154,7 +158,10 @@ class TableLog:
 
     async def _hint(self) -> int:
         """The version in `_last_checkpoint`; -1: none. Readers ignore one that is damaged."""
-        data = await self._container.read(f"{self._folder}_last_checkpoint")
+        try:
+            data = await self._container.read(f"{self._folder}_last_checkpoint", HINT_MAX_BYTES)
+        except Damaged:  # too large
+            return -1
         try:
             version = json.loads(data or b"{}")["version"]
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -163,27 +170,61 @@ class TableLog:
 
     async def _commit(self, item: tuple[int, int]) -> tuple[int, bytes]:
         version, size = item
-        return version, await self._blob(self.commit_name(version), size, RECORD_MAX_BYTES)
+        name = self.commit_name(version)
+        _check_size(name, size, RECORD_MAX_BYTES)
+        if size <= SMALL_MAX_BYTES:
+            data = await self._container.read(name, SMALL_MAX_BYTES)
+            if data is None:
+                raise _vanished(name)
+            return version, data
+        async with aclosing(self._rows(name, RECORD_MAX_BYTES, COMMIT_OUTPUT)) as pieces:
+            return version, b"".join([piece async for piece in pieces])
 
-    async def _load(self, state: TableState, blob: str, size: int) -> None:
-        data = await self._blob(blob, size, CHECKPOINT_MAX_BYTES)
-        sidecars: list[str] = await asyncio.to_thread(_parsed, blob, _load, state, blob, data)
-        del data
+    async def _load(self, state: TableState, blob: str) -> None:
+        sidecars = await self._load_part(state, blob)
         for path in sidecars:  # of a V2 checkpoint: parts with all `add` and `remove` actions
-            name = f"{self._folder}_sidecars/{path}"
-            part = await self._blob(name, 0, CHECKPOINT_MAX_BYTES)
-            await asyncio.to_thread(_parsed, name, _load, state, name, part)
+            await self._load_part(state, f"{self._folder}_sidecars/{path}")
 
-    async def _blob(self, name: str, size: int, limit: int) -> bytes:
-        if size > limit:
-            raise LogDamaged(
-                f"blob {name} has {size} bytes, and the audit reads {limit} at most: run it again after the next "
-                "checkpoint of the table, or move old rows to another table"
-            )
-        data = await self._container.read(name, limit)
-        if data is None:
-            raise _Vanished(f"the log of the Delta table has no blob {name}: it was deleted")
-        return data
+    async def _load_part(self, state: TableState, blob: str) -> list[str]:
+        """Read a blob of a checkpoint; returns the paths of its sidecars."""
+        sidecars: list[str] = []
+        rest = b""
+        async with aclosing(self._rows(blob, CHECKPOINT_MAX_BYTES, CHECKPOINT_OUTPUT)) as pieces:
+            async for piece in pieces:
+                whole, _, rest = (rest + piece).rpartition(b"\n")
+                await asyncio.to_thread(_parsed, blob, _load, state, whole, sidecars)
+        return sidecars
+
+    async def _rows(self, name: str, limit: int, most: int) -> AsyncGenerator[bytes, None]:
+        """The actions of a blob that the audit needs: JSON, one in each line."""
+        info = await self._container.head(name)
+        if info is None:
+            raise _vanished(name)
+        _check_size(name, info.size, limit)
+        target = "tablerows:of_json" if name.endswith(".json") else "parquetrows:checkpoint"
+        source = Ranges(info.size, self._container.ranges(info))
+        try:
+            async with aclosing(
+                self._confined.run(f"eventconsumer_processor.audit.{target}", [source], most=most)
+            ) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except Vanished:
+            raise _vanished(name) from None
+        except Unreadable as error:
+            raise _damaged(name, error) from error
+
+
+def _check_size(name: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise LogDamaged(
+            f"blob {name} has {size} bytes, and the audit reads {limit} at most: run it again after the next "
+            "checkpoint of the table, or move old rows to another table"
+        )
+
+
+def _vanished(name: str) -> "_Vanished":
+    return _Vanished(f"the log of the Delta table has no blob {name}: it was deleted")
 
 
 async def _wanted(listing: _Listing, covered: int, newest: int) -> AsyncGenerator[tuple[int, int], None]:
@@ -198,50 +239,41 @@ def _parsed(blob: str, parse: Any, *arguments: Any) -> Any:
     try:
         return parse(*arguments)
     except Exception as error:  # noqa: BLE001 - parsers raise errors of any type for damaged bytes
-        text = f"blob {blob} of the Delta table cannot be read: {type(error).__name__}: {error}"
-        raise LogDamaged(f"{text[:300]}; restore it from a backup") from error
+        raise _damaged(blob, error) from error
 
 
-def _apply(state: TableState, version: int, data: bytes) -> None:
-    state.apply(version, list(actions_of(data)))
+def _damaged(blob: str, error: Exception) -> LogDamaged:
+    cause = str(error) if isinstance(error, Unreadable) else f"{type(error).__name__}: {error}"
+    return LogDamaged(f"{f'blob {blob} of the Delta table cannot be read: {cause}'[:300]}; restore it from a backup")
 
 
-def actions_of(data: bytes) -> Iterator[Action]:
-    """The actions in a commit, or in a V2 checkpoint in JSON: one in each line.
+class Actions:
+    """The actions in a commit: one in each line. They are parsed each time, so that they are not in memory at once.
 
     Raises:
         ValueError: A line is no JSON object.
         RecursionError: Values are nested too deep.
     """
-    for line in io.BytesIO(data):
-        if line.strip():
-            action = json.loads(line)
-            if not isinstance(action, dict):
-                raise ValueError(f"a line is no action: {line[:100]!r}")
-            yield action
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __iter__(self) -> Iterator[Action]:
+        for line in io.BytesIO(self._data):
+            if line.strip():
+                action = json.loads(line)
+                if not isinstance(action, dict):
+                    raise ValueError(f"a line is no action: {line[:100]!r}")
+                yield action
 
 
-def _load(state: TableState, blob: str, data: bytes) -> list[str]:
-    """Read a blob of a checkpoint; returns the paths of its sidecars."""
-    sidecars: list[str] = []
-
-    def kept(actions: Iterator[Action]) -> Iterator[Action]:
+def _load(state: TableState, data: bytes, sidecars: list[str]) -> None:
+    def kept(actions: Iterable[Action]) -> Iterator[Action]:
         for action in actions:
             if sidecar := action.get("sidecar"):
                 sidecars.append(unquote(str(sidecar["path"])))
+                if len(sidecars) > SIDECARS:
+                    raise ValueError(f"it has more than {SIDECARS} sidecars")
             yield action
 
-    state.load(kept(actions_of(data) if blob.endswith(".json") else _rows(data)))
-    return sidecars
-
-
-def _rows(data: bytes) -> Iterator[Action]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(pa.BufferReader(data)) as file:
-        for batch in file.iter_batches(batch_size=_ROWS, columns=list(_COLUMNS), use_threads=False):
-            for kind in batch.schema.names:
-                column = batch.column(kind)
-                for action in column.filter(column.is_valid()).to_pylist():
-                    yield {kind: action}
+    state.load(kept(Actions(data)))

@@ -8,7 +8,7 @@ that a million of them take 50 MB; files of other programs are kept as hashes.
 import json
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
@@ -20,6 +20,8 @@ from eventconsumer_processor.audit.model import Findings, Place
 
 APP = "eventconsumer"  # first part of the `appId` of the hosts' positions
 UNKNOWN = -1
+MOST_FILES = 2_000_000  # 50 bytes each; the same again for a moment when the checkpoint is sorted
+OTHER_WEIGHT = 4  # a file of another program takes so many times the memory
 _REMOVED, _ACTIVE = 0, 1
 _UNREADABLE_FEATURES = frozenset({"catalogManaged", "catalogOwned-preview"})  # commits may be in a catalog only
 _LATEST_READER = 3
@@ -56,6 +58,9 @@ class TableSlots:
     def __init__(self) -> None:
         self._columns = [array("q") for _ in range(6)]  # start, active, size, records, lowest, highest
         self._taken = bytearray()  # by index, after the first `take`
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
 
     def __iter__(self) -> Iterator[TableFile]:
         return (self._at(index) for index in range(len(self._columns[0])))
@@ -200,6 +205,7 @@ class TableState:
                 self._load(_logical(add), _file_of(add, active=True), add)
             elif remove := action.get("remove"):
                 self._load(_logical(remove), _file_of(remove, active=False), remove)
+        self._check_size()
 
     def settle(self, version: int) -> None:
         """End the checkpoint of this version."""
@@ -208,8 +214,12 @@ class TableState:
             for start in slots.settle():
                 self._twice(place, start, f"the checkpoint of version {version} has it twice")
 
-    def apply(self, version: int, actions: Sequence[Action]) -> None:
+    def apply(self, version: int, actions: Iterable[Action]) -> None:
         """Apply the commit of the next version.
+
+        Args:
+            version: The version.
+            actions: Its actions, which are iterated several times.
 
         Raises:
             ValueError, TypeError, KeyError, AttributeError: An action is malformed.
@@ -223,7 +233,13 @@ class TableState:
             self._add(version, add, removed=removed, added=added, restores=restores)
         for action in actions:
             self._set(action, version)
+        self._check_size()
         self.version = version
+
+    def _check_size(self) -> None:
+        own = sum(map(len, self.slots.values())) + len(self.positions)
+        if own + OTHER_WEIGHT * (len(self.others) + len(self.vectors)) > MOST_FILES:
+            raise ValueError(f"the table has more than {MOST_FILES} files, or a quarter of that of other programs")
 
     def _set(self, action: Action, version: int | None = None) -> None:
         """Apply an action that is about no file; without a version, one of a checkpoint."""

@@ -189,7 +189,7 @@ class Leader:
     def _new_committer(self, check: Callable[[], None]) -> Committer:
         deps, prefix, segments = self._deps, self._prefix, segments_of(self._eras())
         return Committer(
-            self._blobs, prefix, deps.chain, segments, now=deps.now, offload=deps.offload, check=check,
+            self._blobs, prefix, deps.chain, segments, now=deps.now, confined=deps.confined, check=check,
             checkpoint_versions=self._checkpoint_versions,
         )  # fmt: skip
 
@@ -204,7 +204,8 @@ class Leader:
         deps, eras = self._deps, self._eras()
         retention = Retention(
             self._blobs, deps.config, limits, deps.chain, eras[-1], eras=[era.incarnation for era in eras],
-            batches=BatchLog(self._blobs, self._prefix), metrics=deps.metrics, now=deps.now, check=keeper.check,
+            batches=BatchLog(self._blobs, self._prefix), metrics=deps.metrics, now=deps.now, confined=deps.confined,
+            check=keeper.check,
         )  # fmt: skip
         while True:
             keeper.check()

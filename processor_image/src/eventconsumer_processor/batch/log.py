@@ -18,8 +18,9 @@ from pydantic import ValidationError
 from eventconsumer_api.batch import BatchCommit, BatchManifest, attempt_name, commit_name, decided, manifest_name
 from eventconsumer_api.host_report import BatchReport, CommitReport
 from eventconsumer_api.spark import IN_FLIGHT_MAX
-from eventconsumer_processor.batch.memory import container_memory, manifest_limit
+from eventconsumer_processor.batch.memory import manifest_limit
 from eventconsumer_processor.batch.report import batch_report, commit_report
+from eventconsumer_processor.confined.reader import container_memory
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged, StorageError
 

@@ -1,12 +1,8 @@
 """The size of a batch manifest that fits into the memory of the process."""
 
-from pathlib import Path
-
 MANIFEST_MAX_BYTES = 64 * 1024 * 1024  # the limit of the Spark driver; 100,000 files need about 25 MB
 _PROGRAM_BYTES = 100 * 1024 * 1024  # measured: a probe takes 80 MB, mostly code
 _TIMES = 15  # measured: a file takes 250 bytes in a manifest and 3.7 KiB in memory
-# cgroup v2, and v1: https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def manifest_limit(memory: int | None) -> int:
@@ -18,13 +14,3 @@ def manifest_limit(memory: int | None) -> int:
     if memory is None:
         return MANIFEST_MAX_BYTES
     return min(MANIFEST_MAX_BYTES, max(0, memory - _PROGRAM_BYTES) // _TIMES)
-
-
-def container_memory() -> int | None:
-    """The memory limit of the container, bytes; None: none, or unknown."""
-    for file in map(Path, _LIMITS):
-        try:
-            return int(file.read_text())
-        except (OSError, ValueError):  # absent, or "max"
-            continue
-    return None

@@ -37,6 +37,7 @@ from eventconsumer_processor.audit.tablestate import TableState
 from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog, BatchState
 from eventconsumer_processor.batch.report import count
+from eventconsumer_processor.confined.reader import Confined
 from eventconsumer_processor.errors import CommandError
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.metrics import Metrics
@@ -196,6 +197,7 @@ class Retention:
         batches: BatchLog,
         metrics: Metrics,
         now: Callable[[], datetime],
+        confined: Confined | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         """Create; sends no request.
@@ -210,6 +212,7 @@ class Retention:
             batches: The Spark batches.
             metrics: Counts removed files.
             now: Wall clock, in UTC.
+            confined: Reads what others may have written into the table; None: a child process.
             check: Called before each change; raises if this host must not write any more.
         """
         self.more = False  # whether files are due that the last step did not look at
@@ -224,7 +227,7 @@ class Retention:
         self._now = now
         self._check = check
         self._name = record_name(config.sink.prefix)
-        self._table = TableLog(StoreContainer(blobs), f"{config.sink.prefix}/")
+        self._table = TableLog(StoreContainer(blobs), f"{config.sink.prefix}/", confined)
         self._record: RetentionRecord | None = None
         self._etag: str | None = None
         self._excluded: tuple[int, frozenset[str]] = (0, frozenset())  # by batches up to this number

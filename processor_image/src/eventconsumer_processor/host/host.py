@@ -27,6 +27,7 @@ from eventconsumer_api.mounts import credentials
 from eventconsumer_processor.batch.leader import Leader
 from eventconsumer_processor.batch.measure import eras_of
 from eventconsumer_processor.batch.watermark import STEP
+from eventconsumer_processor.confined.reader import Reader, allowance, container_memory, lent
 from eventconsumer_processor.handler.deadletter import DeadLetters
 from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
@@ -38,6 +39,7 @@ from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.manager import PartitionManager
+from eventconsumer_processor.partition.memory import Memory
 from eventconsumer_processor.partition.operator_messages import OperatorMessages
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain, utc_now
@@ -188,6 +190,7 @@ class Host:
             metrics=self._metrics,
             clock=self._clock,
             rng=rng,
+            confined=self._reader(registration.memory),
             memory=registration.memory,
             heard=self._heard,
             handler=self._handlers(registration, era, rng),
@@ -239,6 +242,11 @@ class Host:
                 await self._finish_replay(registration.replay, chain)
             self._partitions = self._leader = None
             await registration.close()
+
+    def _reader(self, memory: Memory) -> Reader:
+        """Reads what others may have written, in memory that the buffers lend."""
+        buffer = self._config.processing.buffer_bytes
+        return Reader(allowance(container_memory(), buffer), lend=partial(memory.lent, lent(buffer)))
 
     async def _finish_replay(self, hub: BoundedHub, chain: Callable[[str], Chain]) -> None:
         """Check whether the files are complete; if not, the host registers again or the next attempt continues."""

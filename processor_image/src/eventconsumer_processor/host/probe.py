@@ -28,6 +28,7 @@ from eventconsumer_processor.batch.batcher import Batcher
 from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.batch.measure import Measure, eras_of, segments_of
 from eventconsumer_processor.batch.watermark import WatermarkFile
+from eventconsumer_processor.confined.reader import Reader
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
 from eventconsumer_processor.host.registration import Registration, register
 from eventconsumer_processor.lease.layouts import lease_store
@@ -175,7 +176,9 @@ class Probe:
             config, registration.hub, info, batches=batches, eras=eras, identity=registration.chain, now=utc_now,
             saved=watermark.saved,
         )  # fmt: skip
-        committer = Committer(sink, config.sink.prefix, registration.chain, segments_of(eras), now=utc_now)
+        committer = Committer(
+            sink, config.sink.prefix, registration.chain, segments_of(eras), now=utc_now, confined=Reader()
+        )
         return _Work(
             measure=measure,
             batcher=Batcher(config, measure, batches, now=utc_now),

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import EventMark
+from eventconsumer_processor.confined.reader import Confined, Reader
 from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.memory import Memory
@@ -69,6 +70,7 @@ class PumpDependencies:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)  # wall clock, for times that users see
     rng: Random = field(default_factory=Random)  # spreads retries
     offload: Callable[..., Awaitable[Any]] = asyncio.to_thread  # runs work that takes CPU time
+    confined: Confined = field(default_factory=Reader)  # reads blobs that others may have written
     memory: Memory = field(default_factory=lambda: Memory(256 * 1024 * 1024))
     heard: Heard = field(default_factory=Heard)  # when this host heard the hub
     handler: Callable[[str], Handling] | None = None  # by partition; None: no handler is configured

@@ -10,6 +10,8 @@ the total.
 
 Encoding and uploading files needs memory for a few blocks per file besides the buffers. It is limited in bytes too: two
 large files at a time, or many small ones, so that a stalled upload of a large file does not delay small files.
+
+A part of the memory is lent while a child process reads the table (`confined`): then files are smaller.
 """
 
 import asyncio
@@ -31,8 +33,8 @@ class Memory:
     """
 
     def __init__(self, size: int) -> None:
-        self._size = size
-        self._limit = size - size // WAITING_PART  # of the buffers
+        self._whole = size
+        self._lent = 0
         self._kept: dict[str, int] = {}
         self._used = 0
         self._coming: dict[str, int] = {}
@@ -41,6 +43,26 @@ class Memory:
         self._writers_need = 0  # bytes that the current encoding and uploads may need
         self._next_writer = asyncio.Lock()  # the next file waits for its bytes; files are served in order
         self._writer_left = asyncio.Event()
+
+    @property
+    def _size(self) -> int:
+        return self._whole - self._lent
+
+    @property
+    def _limit(self) -> int:
+        """Of the buffers."""
+        return self._size - self._size // WAITING_PART
+
+    @contextlib.contextmanager
+    def lent(self, size: int) -> Iterator[None]:
+        """Lend `size` bytes to something else, at most half of the memory."""
+        size = min(size, self._whole // 2)
+        self._lent += size
+        try:
+            yield
+        finally:
+            self._lent -= size
+            self._less.set()
 
     @property
     def used(self) -> int:

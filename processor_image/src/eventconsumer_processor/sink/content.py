@@ -97,6 +97,7 @@ class Content:
         self.sha256 = ""
         self._staged: tuple[str, list[str]] | None = None  # the blob and the ids of its blocks, once all were put
         self._make = make
+        self._stream: Callable[[], AsyncGenerator[bytes, None]] | None = None  # instead of `_make`
         self._offload = offload
 
     @classmethod
@@ -104,6 +105,13 @@ class Content:
         """Content of existing blocks."""
         content = cls(lambda: iter(blocks), _here)
         content.size, content.sha256 = sum(map(len, blocks)), hashlib.sha256(b"".join(blocks)).hexdigest()
+        return content
+
+    @classmethod
+    def streamed(cls, make: Callable[[], AsyncGenerator[bytes, None]]) -> "Content":
+        """Content that another process encodes; `make` as in `__init__`."""
+        content = cls(lambda: iter(()))
+        content._stream = make
         return content
 
     def staged_blocks(self, name: str) -> list[str] | None:
@@ -120,7 +128,9 @@ class Content:
 
     async def blocks(self) -> AsyncGenerator[bytes, None]:
         """The blocks in order; while one is used, the next one is encoded."""
-        made, digest, size = self._make(), hashlib.sha256(), 0
+        digest, size = hashlib.sha256(), 0
+        stream = self._stream() if self._stream else None
+        made = self._make()
 
         def following() -> bytes | None:
             block = next(made, None)
@@ -128,17 +138,29 @@ class Content:
                 digest.update(block)
             return block
 
-        coming = asyncio.ensure_future(self._offload(following))
+        async def received() -> bytes | None:
+            assert stream is not None  # noqa: S101 - the caller has asked
+            block = await anext(stream, None)
+            if block is not None:
+                digest.update(block)
+            return block
+
+        def begin() -> asyncio.Future[bytes | None]:
+            return asyncio.ensure_future(received() if stream else self._offload(following))
+
+        coming = begin()
         try:
             while (block := await coming) is not None:
                 size += len(block)
-                coming = asyncio.ensure_future(self._offload(following))
+                coming = begin()
                 yield block
                 del block
             self.size, self.sha256 = size, digest.hexdigest()
         finally:
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
+            if stream:
+                await stream.aclose()
 
 
 async def upload(blobs: BlobStore, name: str, content: Content, facts: Mapping[str, str]) -> str:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from eventconsumer_api.identity import EventMark, PartitionBreak
+from eventconsumer_processor.confined import reader
+from eventconsumer_processor.confined.reader import Ranges
 from eventconsumer_processor.sink.content import Content, put_if_absent, upload
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
@@ -325,10 +327,10 @@ class Chain:
         """All slots of a chain that is not long; see `walk`."""
         return [slot async for slot in self.walk()]
 
-    async def content(self, slot: Slot) -> bytes | None:
-        """The content of a slot's file; None if it does not exist."""
-        blob = await self._blobs.read(slot.path, max(1, slot.size))
-        return blob.data if blob else None
+    async def content(self, slot: Slot) -> Ranges | None:
+        """The content of a slot's file, which others may have written; None if it does not exist."""
+        info = await self._blobs.head(slot.path)
+        return None if info is None else reader.blob(self._blobs, info)
 
     async def _descend(self, digits: str, number: int) -> Slot | None:
         """The greatest slot whose name starts with these digits, all of which are below `number`."""

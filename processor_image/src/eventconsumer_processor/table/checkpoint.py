@@ -1,25 +1,37 @@
 """Writes checkpoints of the table, and removes the versions that they make unnecessary: readers then need few blobs.
 
 A checkpoint of many files is large, so it is written after more versions: its cost stays a small share of all that was
-written. Several hosts may write the same checkpoint: its content only depends on the log.
+written. Several hosts may write the same checkpoint: its content only depends on the log. It is encoded in a child
+(`confined`), which reads the versions that one checkpoint can take in its memory (`COMMITS_BYTES`), and the previous
+checkpoint in parts.
 """
 
 import asyncio
 import contextlib
 import json
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
-from functools import partial
 
 import structlog
 
+from eventconsumer_processor.confined import reader
+from eventconsumer_processor.confined.reader import Blobs, Whole
 from eventconsumer_processor.sink.content import Content, upload
-from eventconsumer_processor.table.checkpoint_file import Tally, encode
 from eventconsumer_processor.table.delta import LAST_CHECKPOINT, checkpoint_name
-from eventconsumer_processor.table.log import AT_A_TIME, CHECKPOINT_LIMIT, COMMIT_LIMIT, TableLog
+from eventconsumer_processor.table.log import (
+    AT_A_TIME,
+    CHECKPOINT_LIMIT,
+    COMMIT_LIMIT,
+    SMALL_LIMIT,
+    Listing,
+    TableLog,
+)  # fmt: skip
 from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import Conflict, NotFound
 
 REMOVED_AT_ONCE = 2000  # old blobs that are removed after one checkpoint
+COMMITS_BYTES = 24 * 1024**2  # of versions in one checkpoint: they take 80 MB in the child; 60,000 files need as much
+READ_AHEAD_BYTES = 4 * 1024**2  # of small versions that are read at the same time
 
 log = structlog.get_logger(__name__)
 
@@ -27,37 +39,86 @@ log = structlog.get_logger(__name__)
 async def write(log_of_table: TableLog, version: int) -> bool:
     """Write the checkpoint of a version; returns whether there is one now.
 
+    After many large versions, checkpoints of versions before it are written first.
+
     Raises:
         ValueError: A blob of the log cannot be read.
         StorageError: A request failed.
     """
-    listing = await log_of_table.listing()
-    parts = listing.checkpoints.get(listing.newest_checkpoint, ())
-    if listing.newest_checkpoint >= version:
-        return True
-    if any(name.json or (name.part is None and ".checkpoint.parquet" not in info.name) for name, info in parts):
-        return False  # of the second kind, with its files in other blobs: its writer writes the next one, too
-    previous = [await _content(log_of_table, info, CHECKPOINT_LIMIT) for _, info in parts]
-    if (absent := listing.missing_before(version)) is not None:
-        raise ValueError(f"version {absent} is missing")
-    versions = [listing.commits[each] for each in range(listing.newest_checkpoint + 1, version + 1)]
-    limit = asyncio.Semaphore(AT_A_TIME)
+    while True:
+        listing = await log_of_table.listing()
+        if listing.newest_checkpoint >= version:
+            return True
+        parts = listing.checkpoints.get(listing.newest_checkpoint, ())
+        if any(name.json or (name.part is None and ".checkpoint.parquet" not in info.name) for name, info in parts):
+            return False  # of the second kind, with its files in other blobs: its writer writes the next one, too
+        if (absent := listing.missing_before(version)) is not None:
+            raise ValueError(f"version {absent} is missing")
+        written, exists = await _write(log_of_table, listing, version)
+        if exists or written == version:
+            return written == version
 
-    async def read(info: BlobInfo) -> bytes:
-        async with limit:
-            return await _content(log_of_table, info, COMMIT_LIMIT)
 
-    commits = await asyncio.gather(*map(read, versions))
-    tally = Tally()
-    content = Content(partial(encode, previous, commits, tally), log_of_table.offload)
+async def _write(log_of_table: TableLog, listing: Listing, wanted: int) -> tuple[int, bool]:
+    """Write the checkpoint of version `wanted`, or of one before it with a part of the versions.
+
+    Returns:
+        Its version, and whether it existed: another leader wrote it, with the same actions.
+    """
+    parts = [info for _, info in listing.checkpoints.get(listing.newest_checkpoint, ())]
+    versions: list[BlobInfo] = []
+    version, size = listing.newest_checkpoint, 0
+    while version < wanted and (not versions or size + listing.commits[version + 1].size <= COMMITS_BYTES):
+        version += 1
+        versions.append(listing.commits[version])
+        size += versions[-1].size
+    for info in parts:
+        _check_size(info, CHECKPOINT_LIMIT)
+    for info in versions:
+        _check_size(info, COMMIT_LIMIT)
+    sources = [*(reader.blob(log_of_table.blobs, part) for part in parts), *await _sources(log_of_table, versions)]
+    tally: dict[str, int] = {}
+
+    def encoded() -> AsyncGenerator[bytes, None]:
+        return log_of_table.confined.run(
+            "eventconsumer_processor.table.checkpoint_file:encode",
+            sources,
+            most=CHECKPOINT_LIMIT,
+            done=tally.update,
+            arguments={"parts": len(parts)},
+        )
+
+    content = Content.streamed(encoded)
     try:
         await upload(log_of_table.blobs, f"{log_of_table.folder}{checkpoint_name(version)}", content, {})
-    except Conflict:  # another leader wrote it: with the same actions
-        return True
-    facts = {"version": version, "size": tally.actions, "sizeInBytes": content.size, "numOfAddFiles": tally.files}
+    except Conflict:
+        return version, True
+    facts = {"version": version, "size": tally["actions"], "sizeInBytes": content.size, "numOfAddFiles": tally["files"]}
     await _name(log_of_table, version, json.dumps(facts).encode())
-    log.info("checkpoint of the table written", version=version, files=tally.files, bytes=content.size)
-    return True
+    log.info("checkpoint of the table written", version=version, files=tally["files"], bytes=content.size)
+    return version, False
+
+
+async def _sources(log_of_table: TableLog, versions: Sequence[BlobInfo]) -> list[Blobs]:
+    """The versions; small ones are read at the same time, as far as they fit into memory."""
+    limit, left = asyncio.Semaphore(AT_A_TIME), READ_AHEAD_BYTES
+
+    async def read(info: BlobInfo) -> Blobs:
+        async with limit:
+            blob = await log_of_table.blobs.read(info.name, info.size)
+        if blob is None or blob.info.etag != info.etag:
+            raise ValueError(f"blob {info.name} has vanished")
+        return Whole(blob.data)
+
+    async def later(info: BlobInfo) -> Blobs:
+        return reader.blob(log_of_table.blobs, info)
+
+    found = []
+    for info in versions:
+        ahead = info.size <= min(SMALL_LIMIT, left)
+        left -= info.size if ahead else 0
+        found.append(read(info) if ahead else later(info))
+    return await asyncio.gather(*found)
 
 
 async def _name(log_of_table: TableLog, version: int, facts: bytes) -> None:
@@ -106,8 +167,6 @@ async def remove_old_versions(log_of_table: TableLog, before: datetime) -> int:
     return len(found)
 
 
-async def _content(log_of_table: TableLog, info: BlobInfo, limit: int) -> bytes:
-    blob = await log_of_table.blobs.read(info.name, limit)
-    if blob is None or blob.info.size > limit:
-        raise ValueError(f"blob {info.name} has vanished, or has more than {limit} bytes")
-    return blob.data
+def _check_size(info: BlobInfo, limit: int) -> None:
+    if info.size > limit:
+        raise ValueError(f"blob {info.name} has more than {limit} bytes")

@@ -1,11 +1,14 @@
-"""The content of a checkpoint: the whole state of the table at one version, as a Parquet file. Pure.
+"""The content of a checkpoint: the whole state of the table at one version, as a Parquet file.
+
+Any writer of the table may have written what is read here, so it runs in the child of `confined` only. It imports
+nothing that takes time or memory besides Arrow.
 
 Source: "Checkpoints" and "Action Reconciliation" in the protocol; a checkpoint here is a classic one in one file, which
 all readers know. It is made of the previous checkpoint and the versions after it, in blocks, so memory is needed for
 the previous checkpoint and for the actions since.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from eventconsumer_processor.sink.content import BlockWriter
-from eventconsumer_processor.table.delta import parse_actions
+from eventconsumer_processor.confined.child import Readable, lines
+from eventconsumer_processor.table.actions import LINE_BYTES, emit_actions, needed, parse_actions
 
 ROWS = 20_000  # of a row group
+READ_BYTES = 1024**2  # of a column at once
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _VECTOR = pa.struct(
@@ -91,79 +95,92 @@ SCHEMA = pa.schema(
 _FILES = ("add", "remove")
 
 
-@dataclass
-class Tally:
-    """The number of actions in a checkpoint that was encoded."""
-
-    actions: int = 0
-    files: int = 0  # that the table uses
+def state_of_parquet(sources: Sequence[Readable], emit: Callable[[bytes], None]) -> None:
+    """In the child: `actions.needed` of a checkpoint, an action in each line."""
+    emit_actions(needed(_others(sources[0])), emit)
 
 
-def actions_of(data: bytes) -> list[dict[str, Any]]:
-    """The actions of a checkpoint that are not about files.
-
-    Raises:
-        ValueError: It cannot be read.
-    """
-    found: list[dict[str, Any]] = []
-    try:
-        source = pq.ParquetFile(pa.BufferReader(data))
-        names = [name for name in source.schema_arrow.names if name in SCHEMA.names and name not in _FILES]
-        for batch in source.iter_batches(ROWS, columns=names, use_threads=False):
-            for name in names:
-                column = batch.column(name)
-                values = column.filter(column.is_valid()).to_pylist()
-                found += ({name: _from_arrow(value, column.type)} for value in values)
-    except (pa.ArrowException, OSError) as error:
-        raise ValueError(str(error)) from None
-    return found
-
-
-def encode(previous: Sequence[bytes], commits: Sequence[bytes], tally: Tally) -> Iterator[bytes]:
-    """Encode a checkpoint, in blocks.
+def encode(sources: Sequence[Readable], emit: Callable[[bytes], None], parts: int) -> dict[str, int]:
+    """In the child: encode a checkpoint.
 
     Args:
-        previous: The parts of the previous checkpoint; empty: none.
-        commits: The versions after it, in order.
-        tally: Receives the numbers.
+        sources: The parts of the previous checkpoint, and then the versions after it, in order.
+        emit: Takes the content.
+        parts: Number of the parts; 0: there is no previous checkpoint.
 
-    Raises:
-        ValueError: A part or a version cannot be read.
+    Returns:
+        The number of `actions`, and of `files` that the table uses.
     """
-    try:
-        yield from _encode(previous, commits, tally)
-    except (pa.ArrowException, AttributeError, KeyError, OSError, OverflowError, TypeError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from None
-
-
-def _encode(previous: Sequence[bytes], commits: Sequence[bytes], tally: Tally) -> Iterator[bytes]:
-    tally.actions = tally.files = 0
-    newer = _Newer()
+    newer, previous = _Newer(), sources[:parts]
     for part in previous:
-        newer.apply(actions_of(part))
-    for commit in commits:
-        newer.apply(parse_actions(commit))
-    blocks = BlockWriter()
-    with pa.PythonFile(blocks, "w") as sink, pq.ParquetWriter(sink, SCHEMA, compression="zstd") as file:
+        newer.apply(_others(part))
+    for commit in sources[parts:]:
+        newer.apply(_versions(commit))
+    tally = {"actions": 0, "files": 0}
+    with pa.PythonFile(_Written(emit), "w") as sink, pq.ParquetWriter(sink, SCHEMA, compression="zstd") as file:
 
-        def write(batch: pa.RecordBatch) -> Iterator[bytes]:
-            tally.actions += batch.num_rows
-            tally.files += batch.num_rows - batch.column("add").null_count
+        def write(batch: pa.RecordBatch) -> None:
+            tally["actions"] += batch.num_rows
+            tally["files"] += batch.num_rows - batch.column("add").null_count
             file.write_batch(batch)
-            yield from blocks.full()
 
-        yield from write(_batch(newer.others()))
+        write(_batch(newer.others()))
         touched = pa.array(sorted({path for path, _ in newer.files}), pa.string())
         for part in previous:
-            # One thread: with several, more of the checkpoint is decoded at a time.
-            for batch in pq.ParquetFile(pa.BufferReader(part)).iter_batches(ROWS, use_threads=False):
+            for batch in _batches(part, SCHEMA.names):
                 kept = newer.untouched(_fitting(batch), touched)
                 if kept.num_rows:
-                    yield from write(kept)
+                    write(kept)
         actions = [*newer.files.values()]
         for start in range(0, len(actions), ROWS):
-            yield from write(_batch(actions[start : start + ROWS]))
-    yield from blocks.rest()
+            write(_batch(actions[start : start + ROWS]))
+    return tally
+
+
+def _batches(source: Readable, wanted: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    source.seek(0)
+    # A column is decompressed page by page. One thread: with several, more of the checkpoint is decoded at a time.
+    with pq.ParquetFile(pa.PythonFile(source, "r"), buffer_size=READ_BYTES) as file:
+        names = [name for name in file.schema_arrow.names if name in wanted]
+        yield from file.iter_batches(ROWS, columns=names, use_threads=False)
+
+
+def _others(source: Readable) -> Iterator[dict[str, Any]]:
+    """The actions of a checkpoint that are not about files."""
+    for batch in _batches(source, [name for name in SCHEMA.names if name not in _FILES]):
+        for name in batch.schema.names:
+            column = batch.column(name)
+            values = column.filter(column.is_valid()).to_pylist()
+            yield from ({name: _from_arrow(value, column.type)} for value in values)
+
+
+def _versions(source: Readable) -> Iterator[dict[str, Any]]:
+    for line in lines(source, LINE_BYTES):
+        yield from parse_actions(line)
+
+
+class _Written:
+    """The part of a writable binary file that Arrow needs."""
+
+    closed = False
+
+    def __init__(self, emit: Callable[[bytes], None]) -> None:
+        self._emit = emit
+        self._written = 0
+
+    def write(self, data: bytes) -> int:
+        self._emit(data)
+        self._written += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._written
+
+    def flush(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        self.closed = True
 
 
 @dataclass

@@ -15,9 +15,11 @@ from uuid import uuid4
 import structlog
 
 from eventconsumer_api.host_report import COUNT_MAX, TableReport
+from eventconsumer_processor.confined.reader import Confined
 from eventconsumer_processor.sink.slots import Chain, Slot
+from eventconsumer_processor.table import checkpoint
 from eventconsumer_processor.table.delta import Place, Registration, TableState, new_table
-from eventconsumer_processor.table.log import Offload, TableLog, invalid
+from eventconsumer_processor.table.log import TableLog, invalid
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import StorageError
 
@@ -49,7 +51,7 @@ class Committer:
         segments: Sequence[Segment],
         *,
         now: Callable[[], datetime],
-        offload: Offload = asyncio.to_thread,
+        confined: Confined,
         check: Callable[[], None] = lambda: None,
         checkpoint_versions: int = CHECKPOINT_VERSIONS,
     ) -> None:
@@ -61,11 +63,11 @@ class Committer:
             chain: Identity of the chain.
             segments: Its segments, the newest last.
             now: Wall clock, in UTC.
-            offload: Runs work that takes CPU time.
+            confined: Reads what others may have written.
             check: Called before each commit; raises if this host must not write any more.
             checkpoint_versions: Versions between two checkpoints of a small table.
         """
-        self._log = TableLog(blobs, prefix, offload)
+        self._log = TableLog(blobs, prefix, confined)
         self._chain = chain
         self._segments = segments
         self._now = now
@@ -210,8 +212,6 @@ class Committer:
         versions = max(self._checkpoint_versions, self._total("files") // CHECKPOINT_FILES)
         if state.version - self._checkpoint < versions:
             return
-        from eventconsumer_processor.table import checkpoint  # with pyarrow, which small programs do not load
-
         self._checkpoint = state.version  # after a failure, the next attempt is as far away as after a success
         self._check()
         try:

@@ -30,6 +30,7 @@ _CHECKPOINT = re.compile(
 )
 ENGINE = "EventConsumer"
 _FOREVER = "interval 36500 days"
+MOST_TRANSACTIONS = 100_000  # applications in the state: 2,000 partitions in each of 50 segments
 
 COLUMNS: tuple[tuple[str, Any], ...] = (
     ("sequence_number", "long"),
@@ -143,6 +144,8 @@ class TableState:
                     transactions[str(found["appId"])] = int(found["version"])
                 protocol = action.get("protocol") or protocol
                 metadata = action.get("metaData") or metadata
+                if len(transactions) > MOST_TRANSACTIONS:
+                    raise ValueError(f"it names more than {MOST_TRANSACTIONS} applications (txn)")
             _check_types(protocol or {}, metadata or {})
         except (AttributeError, KeyError, OverflowError, TypeError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from None
@@ -274,23 +277,6 @@ class Registration:
     def content(self, root: str, now: datetime) -> bytes:
         """The blob of its version; see `actions`."""
         return _lines(self.actions(root, now))
-
-
-def parse_actions(data: bytes) -> Iterator[dict[str, Any]]:
-    """The actions of a version.
-
-    Raises:
-        ValueError: A line cannot be parsed.
-    """
-    for line in data.splitlines():
-        if line.strip():
-            try:
-                action = json.loads(line)
-            except RecursionError as error:
-                raise ValueError(str(error)) from None
-            if not isinstance(action, dict):
-                raise ValueError("a line is not an object")
-            yield action
 
 
 def _application(chain: str, *parts: str) -> str:

@@ -6,23 +6,30 @@ are applied, and the caller decides from the new state what is left to do.
 
 Writers remove old versions, so a name below the newest checkpoint can be free again for a writer that has not read the
 log since. No reader applies a version that is written there. So after each put the last checkpoint is looked at.
+
+Any writer of the table may have written what is read here. Small versions in JSON are parsed in this process: JSON
+takes up to 30 times its size in memory. Checkpoints and large versions are read by a child (`confined`), which returns
+what hosts need of them. A blob that cannot be read costs up to minutes of CPU time, so it is read again after a while
+only, and at once if it was replaced.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
+from eventconsumer_processor.confined import reader
+from eventconsumer_processor.confined.reader import Confined, Unreadable, Vanished
+from eventconsumer_processor.table.actions import needed, parse_actions
 from eventconsumer_processor.table.delta import (
     LAST_CHECKPOINT,
     LOG_FOLDER,
     LogName,
     TableState,
     commit_name,
-    parse_actions,
     parse_last_checkpoint,
     parse_name,
 )
@@ -32,12 +39,12 @@ from eventconsumer_storage.errors import StorageError
 FIELD = "spec.sink.table"
 COMMIT_LIMIT = 64 * 1024**2  # bytes of a version; 100,000 files that OPTIMIZE replaces need about 40 MB
 CHECKPOINT_LIMIT = 256 * 1024**2  # bytes of a checkpoint; 1,000,000 files need about 100 MB
+SMALL_LIMIT = 256 * 1024  # bytes of a version that is parsed in this process; 600 files need as much
+STATE_LIMIT = 16 * 1024**2  # bytes of `actions.needed` of one blob; 100,000 transactions need about 12 MB
 LAST_CHECKPOINT_LIMIT = 1024**2  # bytes; Spark writes the columns of the checkpoint into it
 AT_A_TIME = 8  # requests
+FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0  # seconds before a blob that cannot be read is read again
 ATTEMPTS = 3  # to read a log from which another host removes old versions
-
-Offload = Callable[..., Awaitable[Any]]
-"""Runs work that takes CPU time."""
 
 
 def invalid(message: str) -> Blocked:
@@ -70,21 +77,32 @@ class Listing:
         return expected if expected <= last else None
 
 
+@dataclass(frozen=True)
+class _Unreadable:
+    """A blob that could not be read: its name and etag, why, and until when it is not read again."""
+
+    blob: tuple[str, str]
+    cause: str
+    pause: float
+    until: float
+
+
 class TableLog:
     """The log of one table."""
 
-    def __init__(self, blobs: BlobStore, prefix: str, offload: Offload) -> None:
+    def __init__(self, blobs: BlobStore, prefix: str, confined: Confined) -> None:
         """Create a log; sends no request.
 
         Args:
             blobs: The container of the files.
             prefix: Folder of the files, the root of the table.
-            offload: Runs work that takes CPU time.
+            confined: Reads what others may have written.
         """
         self.root = f"{prefix}/"
         self.folder = f"{prefix}/{LOG_FOLDER}/"
         self.blobs = blobs
-        self.offload = offload
+        self.confined = confined
+        self._unreadable: _Unreadable | None = None
 
     async def listing(self) -> Listing:
         """The blobs of the log.
@@ -159,7 +177,7 @@ class TableLog:
             if after.version == state.version:
                 raise
         else:
-            after = self._after(state, version, list(parse_actions(content)))
+            after = self._after(state, version, parse_actions(content))
         if await self._is_passed(version):
             after, _ = await self.read()
         return after
@@ -187,20 +205,37 @@ class TableLog:
         """The state in a checkpoint; None if a part of it has vanished."""
         state = TableState()
         for name, info in listing.checkpoints.get(version, ()):
-            blob = await self._blob(info.name, CHECKPOINT_LIMIT)
-            if blob is None:
-                return None
+            self._check_size(info, CHECKPOINT_LIMIT)
             try:
-                if name.json:
-                    actions = await self.offload(lambda data=blob: list(parse_actions(data)))
-                else:
-                    from eventconsumer_processor.table.checkpoint_file import actions_of  # with pyarrow
-
-                    actions = await self.offload(actions_of, blob)
-                state = state.after(version, actions)
+                state = state.after(version, parse_actions(await self._needed(info, parquet=not name.json)))
+            except Vanished:
+                return None
             except ValueError as error:
                 raise self._damage(f"blob {info.name} cannot be read ({error})") from None
         return state
+
+    async def _needed(self, info: BlobInfo, *, parquet: bool) -> bytes:
+        """The actions of a blob that hosts need, as lines of JSON.
+
+        Raises:
+            ValueError: It cannot be read; `Vanished`: it was deleted or replaced.
+            StorageError: A request failed.
+        """
+        target = "checkpoint_file:state_of_parquet" if parquet else "actions:state_of_json"
+        source = reader.blob(self.blobs, info)
+        known, now = self._unreadable, asyncio.get_running_loop().time
+        same = known is not None and known.blob == (info.name, info.etag)
+        if known is not None and same and now() < known.until:
+            raise Unreadable(known.cause)
+        try:
+            running = self.confined.run(f"eventconsumer_processor.table.{target}", [source], most=STATE_LIMIT)
+            return await reader.whole(running)
+        except Vanished:
+            raise
+        except Unreadable as error:
+            pause = min(known.pause * 2, LONGEST_PAUSE) if known is not None and same else FIRST_PAUSE
+            self._unreadable = _Unreadable((info.name, info.etag), str(error), pause, now() + pause)
+            raise
 
     async def _follow(self, state: TableState, last: int) -> tuple[TableState, int | None]:
         """The state at version `last`; or the first version that has vanished."""
@@ -216,29 +251,31 @@ class TableLog:
     async def _version(self, version: int) -> list[dict[str, Any]] | None:
         """The actions of a version that matter to hosts; None if it does not exist."""
         name = f"{self.folder}{commit_name(version)}"
-        blob = await self._blob(name, COMMIT_LIMIT)
+        blob = await self.blobs.read(name, SMALL_LIMIT)
         if blob is None:
             return None
+        self._check_size(blob.info, COMMIT_LIMIT)
         try:
-            actions: list[dict[str, Any]] = await self.offload(lambda: list(parse_actions(blob)))
+            large = blob.info.size > SMALL_LIMIT
+            data = await self._needed(blob.info, parquet=False) if large else blob.data
+            return list(needed(parse_actions(data)))
+        except Vanished:
+            return None
         except ValueError as error:
             raise self._damage(f"blob {name} cannot be read ({error})") from None
-        return actions
 
-    def _after(self, state: TableState, version: int, actions: list[dict[str, Any]]) -> TableState:
+    def _after(self, state: TableState, version: int, actions: Iterable[dict[str, Any]]) -> TableState:
         try:
             return state.after(version, actions)
         except ValueError as error:
             raise self._damage(f"blob {self.folder}{commit_name(version)} cannot be read ({error})") from None
 
-    async def _blob(self, name: str, limit: int) -> bytes | None:
-        blob = await self.blobs.read(name, limit)
-        if blob is not None and blob.info.size > limit:
+    def _check_size(self, info: BlobInfo, limit: int) -> None:
+        if info.size > limit:
             raise invalid(
-                f"blob {name} of the table's log has {blob.info.size} bytes, and hosts read at most {limit}: let Spark "
+                f"blob {info.name} of the table's log has {info.size} bytes, and hosts read at most {limit}: let Spark "
                 "write a checkpoint of the table after it, or compact the table in smaller parts"
             )
-        return blob.data if blob else None
 
     def _damage(self, what: str) -> Blocked:
         return invalid(

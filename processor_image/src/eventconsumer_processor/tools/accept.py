@@ -16,15 +16,16 @@ A partition without a file needs a new segment, too: a paused host that knows th
 file there, outside of a chain with another start. The seal takes this name.
 """
 
-import asyncio
 import io
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import EventMark, HubSegment, PartitionBreak
 from eventconsumer_api.v1alpha1 import HandlerMode
+from eventconsumer_processor.confined.reader import Blobs, Reader, Unreadable, whole
 from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.identity.records import lease_record, read_chain, restore_lease_record
 from eventconsumer_processor.identity.segments import name_of, write
@@ -43,29 +44,21 @@ from eventconsumer_storage.lease_time import boottime
 EPOCH = 0  # no host holds a lease during this command, and the epochs of hosts are higher
 WAIT_SECONDS = 10.0
 AT_A_TIME = 300  # events
+ROWS_BYTES = 64 * 1024**2  # of the rows of a file: a million have 45 MB
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-Decode = Callable[[str, bytes], list[tuple[int, str, int]]]
-"""Number, offset and enqueued time (milliseconds since 1970) of the rows of a file, by its name and content."""
+Row = tuple[int, str, int]
+"""Number, offset and enqueued time (milliseconds since 1970) of a row of a file."""
+Decode = Callable[[str, Blobs], Awaitable[list[Row]]]
+"""Reads the rows of a file, by its name and content."""
 
 
-def decode(name: str, data: bytes) -> list[tuple[int, str, int]]:
-    """See `Decode`."""
-    if name.endswith(".avro"):
-        import fastavro
-
-        return [
-            (row["SequenceNumber"], row["Offset"], row["SystemProperties"]["x-opt-enqueued-time"])
-            for row in fastavro.reader(io.BytesIO(data))
-        ]
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(pa.BufferReader(data), columns=["sequence_number", "offset", "enqueued_time"])
-    times = table["enqueued_time"].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
-    numbers, offsets = table["sequence_number"].to_pylist(), table["offset"].to_pylist()
-    return list(zip(numbers, offsets, times.to_pylist(), strict=True))
+async def decode(name: str, content: Blobs) -> list[Row]:
+    """See `Decode`. A child reads it: another program may have written it."""
+    kind = "avro" if name.endswith(".avro") else "parquet"
+    running = Reader().run(f"eventconsumer_processor.tools.{kind}rows:rows", [content], most=ROWS_BYTES)
+    return [tuple(json.loads(row)) for row in io.BytesIO(await whole(running))]
 
 
 @dataclass(frozen=True)
@@ -340,13 +333,13 @@ async def _rows(chain: Chain, slot: Slot, decode: Decode) -> dict[int, EventMark
     """The events of a file by their number; none if it is a tombstone."""
     if slot.tombstone:
         return {}
-    blob = await chain.content(slot)
-    if blob is None:
+    content = await chain.content(slot)
+    if content is None:
         raise Damaged(f"file {slot.path} is missing: restore it from a backup")
     try:
-        found = await asyncio.to_thread(decode, slot.path, blob)
-    except Exception as error:  # parsers raise errors of any type for damaged bytes
-        raise Damaged(f"file {slot.path} cannot be read: restore it from a backup ({type(error).__name__})") from error
+        found = await decode(slot.path, content)
+    except Unreadable as error:
+        raise Damaged(f"file {slot.path} cannot be read: restore it from a backup ({error})") from error
     return {number: _mark(number, offset, time) for number, offset, time in found}
 
 

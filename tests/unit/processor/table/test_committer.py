@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +24,7 @@ from eventconsumer_processor.table.committer import Committer, Segment
 from eventconsumer_processor.table.delta import COLUMNS
 from eventconsumer_processor.table.log import TableLog
 from eventconsumer_storage.errors import StorageError, Unavailable
+from tests.support.confined import Here
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore, Fault
 from tests.unit.processor.chains import NOON, draft, tombstone
 
@@ -76,7 +77,7 @@ class Table:
         segments = [Segment("era", self.chain)]
         now = lambda: EPOCH + timedelta(seconds=self.seconds)  # noqa: E731
         return Committer(
-            self.store, "p", "c1", segments, now=now, offload=_here, checkpoint_versions=versions, **options
+            self.store, "p", "c1", segments, now=now, confined=Here(), checkpoint_versions=versions, **options
         )
 
     def versions(self) -> list[list[dict[str, Any]]]:
@@ -112,10 +113,6 @@ class Table:
         name = f"{LOG}{len(self.versions()):020d}.json"
         assert name not in self.store.blobs
         self.store._write(name, b"\n".join(json.dumps(line).encode() for line in lines), None)
-
-
-async def _here(work: Callable[..., Any], *arguments: Any) -> Any:
-    return work(*arguments)
 
 
 def _rows(partition: str, numbers: Sequence[int]) -> bytes:
@@ -421,7 +418,7 @@ async def _tidied(table: Table) -> None:
     """Another program writes versions and a checkpoint, and removes the versions before it."""
     for _ in range(3):
         _log_of(table, {"commitInfo": {"operation": "SET TBLPROPERTIES"}})
-    log = TableLog(table.store, "p", _here)
+    log = TableLog(table.store, "p", Here())
     last = len(table.versions()) - 1
     assert await checkpoint.write(log, last)
     for version in range(last):
@@ -451,7 +448,7 @@ async def test_versions_are_removed_only_if_the_last_checkpoint_is_named(tmp_pat
     for _ in range(3):
         await table.write("0", 2)
         await table.committer().advance(PARTITIONS)
-    log = TableLog(table.store, "p", _here)
+    log = TableLog(table.store, "p", Here())
     assert await checkpoint.write(log, 1)
     named = table.store.blobs[f"{LOG}_last_checkpoint"].data
     assert await checkpoint.write(log, 3)
@@ -467,7 +464,7 @@ async def test_an_older_checkpoint_does_not_replace_the_last_one() -> None:
     for _ in range(3):
         await table.write("0", 2)
         await table.committer().advance(PARTITIONS)
-    log = TableLog(table.store, "p", _here)
+    log = TableLog(table.store, "p", Here())
     put = table.store.put
 
     async def paused(name: str, data: bytes, **options: Any) -> str:
