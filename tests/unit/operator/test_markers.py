@@ -91,6 +91,14 @@ def java_options(text: str) -> str | None:
     return None
 
 
+def java_option(text: str) -> str | None:
+    """One option of a JVM, in a variable."""
+    name, equals, value = text.removeprefix("-D").partition("=")
+    if equals and name.startswith("spark.") and text.startswith("-D"):
+        return inert(text) or property_of(name)(value)
+    return inert(text) or ("several options" if " " in text else java_options(text))
+
+
 def url(*schemes: str, user: bool = False) -> Check:
     """A URL whose parts are the same for all parsers, and which no client changes before it sends a request.
 
@@ -205,9 +213,9 @@ PLACES: tuple[tuple[str, Check], ...] = (
     # variables: those of users, ours as JSON, and ours as URLs
     (r"pod\.spec\.containers\[\]\.env\[\*\]\.name", matching(r"[A-Za-z_][A-Za-z0-9_]*")),
     (r"pod\.spec\.containers\[\]\.envFrom\[\]\.prefix", matching(r"[A-Za-z_][A-Za-z0-9_]*")),
-    (r"pod\.spec\.containers\[\]\.env\[APP_A\]\.value", inert),
-    (r"pod\.spec\.containers\[\]\.env\[APP_A\]\.valueFrom\.(configMap|secret)KeyRef\.name", DNS_SUBDOMAIN),
-    (r"pod\.spec\.containers\[\]\.env\[APP_A\]\.valueFrom\.(configMap|secret)KeyRef\.key", KEY),
+    (r"pod\.spec\.containers\[\]\.env\[(APP_A|\*)\]\.value", inert),
+    (r"pod\.spec\.containers\[\]\.env\[(APP_A|\*)\]\.valueFrom\.(configMap|secret)KeyRef\.name", DNS_SUBDOMAIN),
+    (r"pod\.spec\.containers\[\]\.env\[(APP_A|\*)\]\.valueFrom\.(configMap|secret)KeyRef\.key", KEY),
     (r"pod\.spec\.containers\[\]\.envFrom\[\]\.(configMap|secret)Ref\.name", DNS_SUBDOMAIN),
     (r"pod\.spec\.containers\[\]\.env\[EVENTCONSUMER_(BATCH_JOB|CONFIG_JSON)\]\.value", inert),
     (rf"pod\.spec\.containers\[\]\.env\[{BATCH_MANIFEST_ENV}\]\.value", OUTPUT),
@@ -250,8 +258,14 @@ PLACES: tuple[tuple[str, Check], ...] = (
     (r"job\.output\.body\.registry\.url", STORAGE),
     (r"job\.output\.body\.schema", anything),  # parsed as JSON, by the driver
 )
+SPARK_PLACES: tuple[tuple[str, Check], ...] = (
+    # One option of Java each, as the entrypoint of the image passes them on.
+    (r"pod\.spec\.containers\[\]\.env\[SPARK_JAVA_OPT_\d+\]\.value", java_option),
+    (r"pod\.spec\.containers\[\]\.env\[SPARK_EXECUTOR_(MEMORY|CORES)\]\.value", QUANTITY),
+)
+"""The same in pods that Spark makes."""
 EXACT = re.compile(
-    r"pod\.metadata\.annotations\[shop.+|pod\.spec\.containers\[\]\.(args\[\]|env\[APP_A\]\.value)"
+    r"pod\.metadata\.annotations\[shop.+|pod\.spec\.containers\[\]\.(args\[\]|env\[(APP_A|\*)\]\.value)"
     r"|SparkApplication\.spec\.(arguments|driverArgs)\[\]|SparkApplication\.spec\.sparkConf\[spark\.(sql|log).+"
     r"|job\.output\.body\.schema"
 )
@@ -259,14 +273,19 @@ EXACT = re.compile(
 EXPANDED = re.compile(r"pod\.spec\.containers\[\]\.(args|env)\[.*|SparkApplication\.spec\.(arguments|driverArgs)\[\]")
 
 
-def problems_of(place: Place, field: Field, value: str) -> Iterator[str]:
-    """What is wrong with a text in a place."""
-    check = next((check for pattern, check in PLACES if re.fullmatch(pattern, place.path)), None)
+def form_problem(place: Place) -> str | None:
+    """What is wrong with a text in a place, whatever the user wrote."""
+    check = next((check for pattern, check in (*PLACES, *SPARK_PLACES) if re.fullmatch(pattern, place.path)), None)
     if check is None:
-        yield f"{place.path}: no place for a text of a user: {place.text!r}"
-        return
-    if problem := check(place.text):
-        yield f"{place.path}: {problem}: {place.text!r}"
+        return f"{place.path}: no place for a text of a user: {place.text!r}"
+    problem = check(place.text)
+    return f"{place.path}: {problem}: {place.text!r}" if problem else None
+
+
+def problems_of(place: Place, field: Field, value: str) -> Iterator[str]:
+    """What is wrong with a text in a place, for what the user wrote."""
+    if problem := form_problem(place):
+        yield problem
     if EXACT.fullmatch(place.path) and field.steps[-1] != "{}":
         reached = expand(place.text).text if EXPANDED.fullmatch(place.path) else place.text
         if value not in reached and "extraJavaOptions" not in reached:
