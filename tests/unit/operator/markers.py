@@ -58,12 +58,11 @@ SEEDS: dict[str, tuple[str, str]] = {
     "spec.spark.application.image": ("registry.example/spark/mine:1", ""),
     "spec.spark.application.mainFile": ("local:///app/mine.py", ""),
     "spec.spark.application.conf.*": ("7317", "7317"),
+    "spec.startingPosition.partitions{}": ("7317", "7317"),
     "spec.spark.output.path": ("abfss://out@shop.dfs.core.windows.net/orders", ""),
     "spec.spark.output.body.registry.url": ("https://registry.shop.example/schemas", ""),
     "spec.processing.image": ("registry.example/shop/orders:1", ""),
     "spec.processing.handler": ("shop:Shop", ""),
-    "spec.processing.egress[].to[].ipBlock.except[]": ("10.1.73.17/32", "10.1.73.17"),
-    "spec.processing.egress[].to[].ipBlock.cidr": ("10.1.73.17/32", "10.1.73.17"),
     "spec.proxy.url": ("http://qzxproxy.shop.example:3128", "qzx"),
     "spec.pods.resources.requests.*": ("7317Mi", "7317"),
     "spec.pods.resources.limits.*": ("7317Mi", "7317"),
@@ -83,7 +82,10 @@ SEEDS: dict[str, tuple[str, str]] = {
     },
 }
 # The same for fields by the end of their path.
-SEED_ENDS = dict.fromkeys(("tolerations[].key", "matchExpressions[].key", "topologyKey"), ("shop.example/a", ""))
+SEED_ENDS = {
+    **dict.fromkeys(("tolerations[].key", "matchExpressions[].key", "topologyKey"), ("shop.example/a", "")),
+    **dict.fromkeys(("ipBlock.except[]", "ipBlock.cidr"), ("10.1.73.17/32", "10.1.73.17")),
+}
 FORMATS = {"date-time": ("2021-07-31T07:31:00Z", "2021-07-31T07:31:00"), "cidr": ("10.1.73.17/32", "10.1.73.17")}
 # Keys of the maps whose values are looked at, and from which keys grow; other maps get a key of the first.
 KEYS: dict[str, tuple[str, ...]] = {
@@ -97,11 +99,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 LABEL_KEYS = ("shop.example/a",)
-# What a field needs beside it, where rules do not say so.
-BESIDE = {
-    "spec.processing.egress[].to[].namespaces": "podSelector",
-    **{f"{part}.tolerations[].value": "key" for part in ("spec.pods", "spec.spark.driver", "spec.spark.executor")},
-}
+# What a field needs beside it, where rules do not say so, by the end of its path.
+BESIDE = {"egress[].to[].namespaces": "podSelector", "tolerations[].value": "key"}
 # Rules of the CRD about one field, which the schema cannot say.
 RULES = {"spec.proxy.url": r"^http://[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?:[0-9]{1,5}$"}
 _EITHER = re.compile(r"has\(self\.(\w+)\) != has\(self\.(\w+)\)")
@@ -313,6 +312,10 @@ def _set(node: Schema, old: Any, steps: list[str], value: str, key: str, path: s
     return made
 
 
+def _beside(path: str) -> Iterator[str]:
+    return (other for end, other in BESIDE.items() if path.endswith(end))
+
+
 def _exclusive(node: Schema) -> Iterator[tuple[str, str]]:
     for rule in node.get("x-kubernetes-validations", []):
         for found in _EITHER.finditer(rule["rule"]):
@@ -324,7 +327,7 @@ def _minimal(node: Schema, path: str, but: str = "") -> Any:
     if "enum" in node:
         return node["enum"][0]
     if "properties" in node:
-        required = {*node.get("required", []), *filter(None, [BESIDE.get(f"{path}.{but}")])}
+        required = {*node.get("required", []), *_beside(f"{path}.{but}")}
         required |= {pair[0] for pair in _exclusive(node) if not required.union([but]) & set(pair)}
         return {name: _minimal(node["properties"][name], f"{path}.{name}") for name in sorted(required - {but})}
     if "items" in node:
@@ -370,7 +373,11 @@ class World:
             "priorityClassName": "priority_classes", "storageClassName": "storage_classes",
             "registry.url": "schema_registries", "namespaces[]": "egress_namespaces",
         }  # fmt: skip
-        allowed: dict[str, Any] = {setting: (value,) for end, setting in given.items() if field.path.endswith(end)}
+        allowed: dict[str, Any] = {
+            setting: (*getattr(ADMINISTRATOR, setting), value)
+            for end, setting in given.items()
+            if field.path.endswith(end)
+        }
         return replace(
             ADMINISTRATOR,
             spark_launchers=(Launcher.KUBEFLOW, Launcher.APACHE),

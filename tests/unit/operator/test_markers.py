@@ -227,7 +227,6 @@ PLACES: tuple[tuple[str, Check], ...] = (
     (r"SparkApplication\.spec\.(driver|executor)\.(coreRequest|memory)", QUANTITY),
     (r"SparkApplication\.spec\.image", IMAGE),
     (r"SparkApplication\.spec\.(mainApplicationFile|pyFiles)", PROGRAM),
-    (r"SparkApplication\.spec\.sparkConf\{\}", matching(r"spark\.[A-Za-z0-9._-]+", 253)),
     *((rf"SparkApplication\.spec\.sparkConf\[{re.escape(name)}\]", check) for name, check in PROPERTIES.items()),
     (r"SparkApplication\.spec\.sparkConf\[.+\]", property_value),
     # configuration of hosts, and input of drivers
@@ -301,7 +300,9 @@ def problems(field: Field, value: str, made: tuple[Manifest, ...], tame: tuple[M
         for place in places(manifest, mark)
         for problem in problems_of(place, field, value)
     ]
-    if skeleton(list(made), mark) != skeleton(list(tame), mark):
+    # A policy has the port of an endpoint, and what is left out of a range of addresses.
+    one, other = ([each for each in parts if each["kind"] != "NetworkPolicy"] for parts in (made, tame))
+    if skeleton(one, mark) != skeleton(other, mark):
         found.append("the manifests have other parts than with a tame value")
     return found
 
@@ -369,6 +370,10 @@ ALL = fields()
 EACH = pytest.mark.parametrize("field", ALL, ids=[each.path for each in ALL])
 
 
+LISTED = {"spec.spark.application.conf{}"}
+"""Fields whose values are those of a list: the operator refuses every text of a user."""
+
+
 @EACH
 def test_a_text_of_a_user_is_nothing_but_text(field: Field) -> None:
     seen, found = False, dict[str, str]()
@@ -376,7 +381,9 @@ def test_a_text_of_a_user_is_nothing_but_text(field: Field) -> None:
         seen |= any(True for manifest in case.made for _ in places(manifest, field.seed[1]))
         for problem in problems(field, case.value, case.made, case.tame):
             found.setdefault(problem.split(": ", 2)[0] + problem[:200], f"{case.world.name}: {problem[:400]}")
-    assert seen, f"{field.path}: no plan has the marker: add a value that the operator accepts to SEEDS or KEYS"
+    assert seen is (field.path not in LISTED), (
+        f"{field.path}: no plan has the marker: add a value that the operator accepts to SEEDS or KEYS"
+    )
     assert not found, "\n".join(found.values())
 
 
@@ -430,7 +437,7 @@ def shown(world: World, field: Field, value: str, key: str, log: io.StringIO) ->
         "status": written,
     }
     screen = io.StringIO()
-    console = Console(file=screen, width=200)
+    console = Console(file=screen, width=10_000)  # no line is folded
     look = Look(resource, Hosts(), NOW)
     for part in (*overview([look], with_namespace=True), *details(look)):
         console.print(part)
