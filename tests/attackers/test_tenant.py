@@ -15,8 +15,8 @@ from tests.attackers.outcome import Gained, Outcome, Refused
 from tests.attackers.tenantcode import HOST, SECRET, Host, container_of, planned
 from tests.contract.operator.conftest import Cluster, start_cluster
 from tests.support.appfolder import app_folder
+from tests.support.expansion import expand
 from tests.support.fakes.kubernetes import event_consumer
-from tests.unit.api.test_expansion import expand
 from tests.unit.operator.worlds import SPARK, SPEC, USER_IMAGE, spec_with
 
 DEFAULTS = Settings(namespaces=("shop",), processor_image="host:1", spark_image="spark:1")
@@ -163,7 +163,7 @@ def read_by(text: str, made: Plan) -> Outcome:
     """The value of a variable that a host gets where the tenant wrote `text`."""
     for variable in container_of(made, labels.COMPONENT_HOST)["env"]:
         if variable["name"] == "APP_COPY":
-            seen = expand(variable["value"].encode(), {b"APP_SECRET": SECRET.encode()}, runes=True).decode()
+            seen = expand(variable["value"], {"APP_SECRET": SECRET})
             return Refused(f"the operator: the value is exactly {seen}") if seen == text else Gained(seen)
     raise AssertionError("the variable is not there")
 

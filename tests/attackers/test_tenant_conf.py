@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -22,8 +22,8 @@ from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from tests.attackers.outcome import Gained, Outcome, Refused
 from tests.contract.operator.conftest import Cluster, start_cluster
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
+from tests.support.expansion import expand
 from tests.support.fakes.kubernetes import event_consumer
-from tests.unit.api.test_expansion import expand
 from tests.unit.operator.worlds import SETTINGS, SPARK, SPEC, batch, fleet, observed, report, spec_with
 
 PAYROLL = "the account of the payroll: 4711"
@@ -87,8 +87,7 @@ def arguments_of(application: Manifest) -> list[str]:
 
 def as_started(arguments: list[str]) -> list[str]:
     """What the kubelet starts the container with."""
-    variables: Mapping[bytes, bytes] = {b"APP_PAYROLL": PAYROLL.encode()}
-    return [expand(each.encode(), variables, runes=True).decode() for each in arguments]
+    return [expand(each, {"APP_PAYROLL": PAYROLL}) for each in arguments]
 
 
 def read_a_secret(spec: dict[str, Any], apply: Apply) -> Outcome:

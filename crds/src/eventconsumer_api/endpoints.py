@@ -33,10 +33,11 @@ HostSuffix = Annotated[str, Field(max_length=253, pattern=SUFFIX_PATTERN)]
 
 # The endpoint of notices: a host name in lower case and a path, no user, password, query or encoded character, so that
 # an allowed prefix and a URL are compared as texts.
-NOTICE_URL_PATTERN = r"^https?://[a-z0-9.-]+(:[0-9]{1,5})?/([A-Za-z0-9._~-]+/)*[A-Za-z0-9._~-]*$"
+# Clients resolve segments of one or two dots, so that a path would be another one: no segment has only dots.
+_SEGMENT = "[.]*[A-Za-z0-9_~-][A-Za-z0-9._~-]*"
+NOTICE_URL_PATTERN = rf"^https?://[a-z0-9.-]+(:[0-9]{{1,5}})?/({_SEGMENT}/)*({_SEGMENT})?$"
 # The URL of a schema registry, in the same form, without a slash at its end: paths of schemas are added to it.
-REGISTRY_URL_PATTERN = r"^https?://[a-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*$"
-_DOTS = re.compile(r"/\.{1,2}(/|$)")
+REGISTRY_URL_PATTERN = rf"^https?://[a-z0-9.-]+(:[0-9]{{1,5}})?(/{_SEGMENT})*$"
 
 _NAME = re.compile(r"[a-z0-9.-]+(:[0-9]{1,5})?")
 # One label, and the ports of AMQP and WebSockets. A namespace with a private endpoint keeps this name.
@@ -103,7 +104,7 @@ def notice_problem(url: str, allowed: Collection[str]) -> EndpointProblem | None
         url: Of the form of NOTICE_URL_PATTERN.
         allowed: Allowed URLs; one that ends with a slash allows all URLs below it.
     """
-    if not _DOTS.search(url) and any(url.startswith(each) if each.endswith("/") else url == each for each in allowed):
+    if any(url.startswith(each) if each.endswith("/") else url == each for each in allowed):
         return None
     choice = ", ".join(allowed) or "there is none"
     return EndpointProblem(
@@ -122,7 +123,7 @@ def registry_problem(url: str, allowed: Collection[str]) -> EndpointProblem | No
         url: Of the form of REGISTRY_URL_PATTERN.
         allowed: Allowed URLs.
     """
-    if not _DOTS.search(url) and url in allowed:
+    if url in allowed:
         return None
     return EndpointProblem(
         Reason.ENDPOINT_NOT_ALLOWED,

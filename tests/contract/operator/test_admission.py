@@ -335,7 +335,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         for url in (
             "https://hooks.example/files/other",
             "https://hooks.example.evil.example/files",
-            "http://10.1.2.3:8080/shop/../admin",
+            "http://10.1.2.3:8080/admin",
             "http://169.254.169.254/metadata",
         )
     },

@@ -24,7 +24,7 @@ def _of(schema: dict[str, Any], path: str, chosen: dict[str, Strategy]) -> Strat
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     if schema.get("x-kubernetes-int-or-string"):
-        return _text(schema) | st.integers(0, 100)
+        return text(schema) | st.integers(0, 100)
     kind = schema["type"]
     if kind == "object":
         return _object(schema, path, chosen)
@@ -33,7 +33,7 @@ def _of(schema: dict[str, Any], path: str, chosen: dict[str, Strategy]) -> Strat
         return st.lists(items, min_size=schema.get("minItems", 0), max_size=max(schema.get("minItems", 0), 2))
     if kind == "integer":
         return st.integers(schema.get("minimum", 0), schema.get("maximum", 2**31))
-    return st.booleans() if kind == "boolean" else _text(schema)
+    return st.booleans() if kind == "boolean" else text(schema)
 
 
 def _object(schema: dict[str, Any], path: str, chosen: dict[str, Strategy]) -> Strategy:
@@ -45,7 +45,7 @@ def _object(schema: dict[str, Any], path: str, chosen: dict[str, Strategy]) -> S
     return st.dictionaries(names, _of(schema["additionalProperties"], f"{path}.*", chosen), max_size=3)
 
 
-def _text(schema: dict[str, Any]) -> Strategy:
+def text(schema: dict[str, Any]) -> Strategy:
     if schema.get("format") == "date-time":
         return st.datetimes().map(lambda when: f"{when.isoformat()}Z")
     least, most = schema.get("minLength", 0), schema.get("maxLength", 100)

@@ -17,7 +17,7 @@ from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.names import child_labels
 from eventconsumer_operator.spark.pods import SCRATCH_FOLDER, SCRATCH_VOLUME
-from tests.unit.api.test_expansion import expand
+from tests.support.expansion import expand
 from tests.unit.operator.specs import specs
 from tests.unit.operator.worlds import KEY, SETTINGS, SPARK, SPEC, UID, batch, fleet, observed, report, spec_with
 
@@ -222,7 +222,7 @@ def check_pod(template: Manifest, spec: dict[str, Any], *, executor: bool = Fals
     if user_env or user_volumes or container.get("envFrom"):
         assert inputs["image"] in ("registry.example/spark/mine:1", "registry.example/shop/orders:1")
     for variable in container.get("env", []):
-        read = expand(variable.get("value", "").encode(), {b"POD_UID": b"read"}, runes=True).decode()
+        read = expand(variable.get("value", ""), {"POD_UID": "read"})
         assert inert(read) == variable.get("value", ""), "no reference to another variable"
     limits = container["resources"]["limits"]
     assert "ephemeral-storage" in limits and (executor or "memory" in limits)  # Spark adds that of executors
@@ -407,7 +407,7 @@ def test_our_programs_read_the_text_of_users_exactly() -> None:
     }
 
     def read(value: str) -> str:
-        return expand(value.encode(), {b"POD_UID": b"other"}, runes=True).decode()
+        return expand(value, {"POD_UID": "other"})
 
     config, batch_job = (json.loads(read(written[name])) for name in (labels.CONFIG_ENV, labels.BATCH_JOB_ENV))
     assert config["eventHub"]["consumerGroup"] == batch_job["output"]["body"]["schema"] == text
