@@ -163,18 +163,22 @@ def names_of(node: Any, field: str) -> set[str]:
 
 
 def inputs_of(component: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """What the spec lets the user code of a pod have: of other pods than Spark's, only hosts run a handler."""
+    """What the spec lets the user code of a pod have: of other pods than Spark's, only hosts run a handler.
+
+    A replay runs one that transforms events.
+    """
     if component in SPARK_COMPONENTS:
         application: dict[str, Any] = spec["spark"].get("application", {})
         return application
     processing: dict[str, Any] = spec.get("processing", {})
-    return processing if component == labels.COMPONENT_HOST and processing.get("handler") else {}
+    replay = component == labels.COMPONENT_REPLAY and processing.get("handlerMode") == "Transform"
+    return processing if (component == labels.COMPONENT_HOST or replay) and processing.get("handler") else {}
 
 
 def secrets_named(node: Any) -> set[tuple[str, str]]:
     """Names and keys of the Secrets that a spec names."""
     if isinstance(node, dict):
-        names = ("connectionStringSecretRef", "credentialsSecretRef", "headerSecretRef")
+        names = ("connectionStringSecretRef", "credentialsSecretRef", "headerSecretRef", "basicSecretRef")
         found = {(own["name"], own["key"]) for own in map(node.get, names) if own}
         return found.union(*(secrets_named(value) for value in node.values()))
     return set()
