@@ -15,7 +15,6 @@ import binascii
 import re
 
 _QUOTE = r"(?:\\*[\"']|%(?:25)*22)?"
-_COLON, _SLASH, _AT = (rf"(?:{each}|%(?:25)*{code})" for each, code in ((":", "3A"), ("/", "2F"), ("@", "40")))
 _SEPARATOR = rf"{_QUOTE}\s*(?:[=:]|%(?:25)*3[AD])\s*"
 _VALUE = r"(?:[^\s;&,\"'\\]|\\(?![\"']))+"
 _NAMES = "|".join(
@@ -31,18 +30,20 @@ _NAMES = "|".join(
 _SECRETS = re.compile(
     rf"(?i)(?P<name>{_NAMES})(?P<sep>{_SEPARATOR})(?P<quote>{_QUOTE})(?:SharedAccessSignature\s+)?{_VALUE}"
 )
-# A scheme and its credentials: two words, as in `Authorization: Bearer <token>`. Source: RFC 9110, section 11.6.2.
-_AUTHORIZATION = re.compile(rf"(?i)(authorization{_SEPARATOR}{_QUOTE}){_VALUE}(?:[ \t]+{_VALUE})?")
+# A scheme and its credentials: two words, as in `Authorization: Bearer <token>`; a word with a colon at its end is the
+# next header. Source: RFC 9110, section 11.6.2.
+_AUTHORIZATION = re.compile(rf"(?i)(authorization{_SEPARATOR}{_QUOTE}){_VALUE}(?:[ \t]+(?!{_VALUE}:(?:\s|$)){_VALUE})?")
 _BEARER = re.compile(r"(?i)(bearer\s+|SharedAccessSignature(?:\s|%(?:25)*20)+)[^\s\"',]+")
 # Source: learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key
 _SHARED_KEY = re.compile(r"(?i)(SharedKey(?:Lite)?\s+[a-z0-9-]{1,64}:)[a-z0-9+/]+={0,2}")
 # Base64 of <user>:<password>. Source: RFC 7617.
 _BASIC = re.compile(r"(?i)(basic\s+)([a-z0-9+/]{4,}={0,2})")
-# <user>:<password>@ behind the scheme of a URL. Digits and a slash are a port.
-_USER = r"(?:[^\s/?#:@\"'<>%]|%(?!(?:25)*(?:3A|2F|40))){0,256}+"
-_URL = re.compile(
-    rf"(?i)({_COLON}{_SLASH}{_SLASH}{_USER}{_COLON})(?!\d{{1,5}}(?:[/?#]|%(?:25)*[23]F))"
-    rf"(?:[^\s@\"'<>%]|%(?!(?:25)*40)){{1,256}}+(?={_AT})"
+# <user>:<password>@ behind the scheme of a URL, and the same percent-encoded, once or more. Digits and a slash are
+# a port: a password has no slash (RFC 3986, section 3.2.1).
+_URL = re.compile(r"(://[^\s/?#:@\"'<>]{0,256}+:)(?!\d{1,5}[/?#])[^\s@\"'<>]{1,256}+(?=@)")
+_ENCODED_URL = re.compile(
+    r"(?i)(%(?P<times>(?:25)*)3A(?:%(?P=times)2F){2}(?:[^\s/?#:@\"'<>%]|%(?!(?P=times)(?:3A|2F|40))){0,256}+%(?P=times)3A)"
+    r"(?!\d{1,5}%(?P=times)(?:2F|3F|23))(?:[^\s@\"'<>%]|%(?!(?P=times)40)){1,256}+(?=%(?P=times)40)"
 )
 # Source: RFC 7468. A message may be cut: then the rest of it is the key.
 _PEM = re.compile(
@@ -66,12 +67,12 @@ HIDDEN = "***"
 def redact(text: str) -> str:
     """Return `text` with the values of keys, signatures, passwords and tokens replaced by ***."""
     text = _PEM.sub(lambda match: f"{match[1]}{HIDDEN}{match[2] or ''}", text)
-    text = _AUTHORIZATION.sub(lambda match: f"{match[1]}{HIDDEN}", text)
     text = _SECRETS.sub(lambda match: f"{match['name']}{match['sep']}{match['quote']}{HIDDEN}", text)
     text = _SHARED_KEY.sub(lambda match: f"{match[1]}{HIDDEN}", text)
     text = _BEARER.sub(lambda match: f"{match[1]}{HIDDEN}", text)
     text = _BASIC.sub(_without_password, text)
-    text = _URL.sub(lambda match: f"{match[1]}{HIDDEN}", text)
+    for pattern in (_AUTHORIZATION, _URL, _ENCODED_URL):
+        text = pattern.sub(lambda match: f"{match[1]}{HIDDEN}", text)
     text = _KEY.sub(HIDDEN, text)
     return _PARTS.sub(_without_token, text) if _HEADER in text else text
 
