@@ -40,6 +40,18 @@ def test_a_log_that_the_user_s_program_set_up_stays() -> None:
     assert said("logging.basicConfig(format='mine: %(message)s')", "set_up_log()", SAY) == ["mine: batch 3 goes on"]
 
 
+def test_an_uncaught_error_of_a_program_with_its_own_session_shows_no_signature() -> None:
+    program = """
+from eventconsumer_spark.program.environment import hide_secrets_of_uncaught_errors
+hide_secrets_of_uncaught_errors()
+raise OSError("PUT https://shop.blob.core.windows.net/c/b?sv=1&sig=abc%3D&se=2 failed")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback (most recent call last):")
+    assert done.stderr.endswith("c/b?sv=1&sig=***&se=2 failed\n")
+
+
 SAYS_AS_JAVA = """
 import json, sys
 from pyspark.java_gateway import launch_gateway
