@@ -25,7 +25,7 @@ from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.support.sparkimage import SparkImage, hosts
 
 ALL = "spark.log.level=ALL"
-REDACTED = "%replace{%replace{%m}{${named}}{$1***}}{${others}}{$1$2$3***}"
+REDACTED = "%replace{%replace{%replace{%m}{${named}}{$1***}}{${headers}}{$1$2$3$4***}}{${forms}}{$1$2$3***}"
 # A file is renamed by a copy from its URL. The emulator of storage cannot resolve its host, and its error has
 # the URL of the call, with the signature.
 COPY_REFUSED = "copyBlob"

@@ -1,6 +1,5 @@
 """A driver's log: as the other programs write it, of Python and of Java, or as the user's program set it up."""
 
-import base64
 import json
 import os
 import subprocess
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.test_redaction import CARRIERS
+from tests.support.secrets import LEAKS, ORDINARY
 
 ROOT = Path(__file__).parents[3]
 BEGIN = "import logging; from eventconsumer_spark.program.environment import set_up_log"
@@ -41,6 +40,18 @@ def test_a_log_that_the_user_s_program_set_up_stays() -> None:
     assert said("logging.basicConfig(format='mine: %(message)s')", "set_up_log()", SAY) == ["mine: batch 3 goes on"]
 
 
+def test_an_uncaught_error_of_a_program_with_its_own_session_shows_no_signature() -> None:
+    program = """
+from eventconsumer_spark.program.environment import hide_secrets_of_uncaught_errors
+hide_secrets_of_uncaught_errors()
+raise OSError("PUT https://shop.blob.core.windows.net/c/b?sv=1&sig=abc%3D&se=2 failed")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback (most recent call last):")
+    assert done.stderr.endswith("c/b?sv=1&sig=***&se=2 failed\n")
+
+
 SAYS_AS_JAVA = """
 import json, sys
 from pyspark.java_gateway import launch_gateway
@@ -50,9 +61,24 @@ for text in json.load(sys.stdin):
     log.warn(text)
     log.error("failed", jvm.java.lang.IllegalStateException(text))
 """
-KEY = base64.b64encode(bytes(range(200, 232))).decode()  # as those of Azure: 32 bytes
-SIGNED = "eyJhbGciOiJub25lIn0.cGF5bG9hZA.c2lnbmF0dXJl"
-LONG = ("eyJ", "eyJhbGciOiJub25lIn0.", "secret", "sig%3D", "sig%25", "sig=\\", "SharedAccessSignature%20", "://a:")
+QUOTED = 'a "quoted" \\ text\n in two lines\t\u00e4\u0001'
+LONG = (
+    "%3A%2F%2Fa%3A",
+    "x-",
+    "basic ",
+    "A",
+    "=",
+    "-----BEGIN ",
+    "authorization: ",
+    "eyJ",
+    "eyJhbGciOiJub25lIn0.",
+    "secret",
+    "sig%3D",
+    "sig%25",
+    "sig=\\",
+    "SharedAccessSignature%20",
+    "://a:",
+)
 
 
 def said_by_java(texts: list[str]) -> list[dict[str, Any]]:
@@ -73,28 +99,7 @@ def said_by_java(texts: list[str]) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def by_java() -> list[dict[str, Any]]:
     """Entries about each example of the redaction, in order."""
-    return said_by_java([*SECRET, *ORDINARY, *(part * 10_000 for part in LONG)])
-
-
-# The examples of redact(), and forms of its kind.
-SECRET = [
-    *(f"before {carrier.format(KEY)} after" for carrier in CARRIERS),
-    f"token {SIGNED}, after",
-    f"Authorization: Basic {KEY}",
-    f"Authorization: SharedKey account:{KEY}",
-    f"aeg-sas-key: {KEY}",
-    f"https://host/path?token={KEY}",
-    f"https://user:{KEY.replace('/', '_')}@host/path",
-    f"the key is {KEY}",
-    f"-----BEGIN PRIVATE KEY-----\\n{KEY}\\n-----END PRIVATE KEY-----",
-]
-ORDINARY = [
-    "spec.sink.container: no such container",
-    "sign in: key=ordinary",
-    "the designation is 3%",
-    'a "quoted" \\ text\n in two lines\t\u00e4\u0001',
-    "mismatched token: 'x'",
-]
+    return said_by_java([*(leak.text for leak in LEAKS), *ORDINARY, QUOTED, *(part * 10_000 for part in LONG)])
 
 
 def test_java_writes_the_same_fields(by_java: list[dict[str, Any]]) -> None:
@@ -106,15 +111,14 @@ def test_java_writes_the_same_fields(by_java: list[dict[str, Any]]) -> None:
 
 
 def test_java_hides_what_python_hides(by_java: list[dict[str, Any]]) -> None:
-    hidden = (KEY, KEY.replace("/", "_"), SIGNED.partition(".")[2])
-    for text, (message, error) in zip(SECRET, zip(by_java[::2], by_java[1::2], strict=True), strict=False):
+    for leak, (message, error) in zip(LEAKS, zip(by_java[::2], by_java[1::2], strict=True), strict=False):
         for written in (message["message"], error["exception"]):
-            assert not [part for part in hidden if part in written], text
+            assert leak.secret not in written, leak.name
             assert "***" in written
         assert error["exception"].startswith("java.lang.IllegalStateException: ") and "\tat " in error["exception"]
 
 
 def test_java_keeps_ordinary_text_and_long_text(by_java: list[dict[str, Any]]) -> None:
-    kept = by_java[2 * len(SECRET) :: 2]
-    assert [line["message"] for line in kept[: len(ORDINARY)]] == ORDINARY
-    assert len(kept) == len(ORDINARY) + len(LONG)  # each was written: neither time nor stack was short
+    kept = by_java[2 * len(LEAKS) :: 2]
+    assert [line["message"] for line in kept[: len(ORDINARY) + 1]] == [*ORDINARY, QUOTED]
+    assert len(kept) == len(ORDINARY) + 1 + len(LONG)  # each was written: neither time nor stack was short

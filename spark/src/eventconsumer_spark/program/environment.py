@@ -1,13 +1,17 @@
 """Environment of a driver: the job's description in a variable, and a log on standard error."""
 
 import logging
+import sys
+import traceback
 from collections.abc import Mapping
+from types import TracebackType
 
 from pydantic import ValidationError
 
 from eventconsumer_api import logs
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.labels import BATCH_JOB_ENV
+from eventconsumer_api.redaction import redact
 from eventconsumer_spark.errors import ConfigurationError
 
 _ours: list[logging.Handler] = []
@@ -24,6 +28,19 @@ def set_up_log(job: BatchJob | None = None) -> None:
         about = {"namespace": job.resource.namespace, "name": job.resource.name} if job else {}
         logs.configure("INFO", stream=None, **about)
         _ours[:] = root.handlers
+
+
+def hide_secrets_of_uncaught_errors() -> None:
+    """Print the traceback of an uncaught exception without secrets, unless the program has a hook of its own.
+
+    The connector's error has the URL of the call, and with it a shared access signature.
+    """
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _print_redacted
+
+
+def _print_redacted(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
 
 
 def load_job(environment: Mapping[str, str]) -> BatchJob:

@@ -28,7 +28,7 @@ from eventconsumer_spark.batch import Batch
 from eventconsumer_spark.errors import ConfigurationError, SparkJobError
 from eventconsumer_spark.input.reading import check_count
 from eventconsumer_spark.output.write_result import WriteResult
-from eventconsumer_spark.program.environment import load_job, set_up_log
+from eventconsumer_spark.program.environment import hide_secrets_of_uncaught_errors, load_job, set_up_log
 from eventconsumer_spark.program.process import jobs_of, totals_message
 from eventconsumer_spark.program.session import give_access
 from eventconsumer_spark.storage.paths import open_site
@@ -76,6 +76,7 @@ def read_batches(spark: SparkSession, *, several: bool = True) -> Iterator[Claim
         SparkJobError: A batch cannot be processed now; the message gives the cause.
     """
     set_up_log()
+    hide_secrets_of_uncaught_errors()
     with _last_words():
         ending = Ending()
         ending.install()
