@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 CONNECTIONS = 32  # of a server
 BACKLOG = 128  # connections that the kernel accepts before the server does
+ACCEPTED = 16  # of these at a time: others, which are open, wait for that
 # From the last complete request, or from the connection: to send a request, to read the answer, or to be idle. Clients
 # of aiohttp close an idle connection after 15 s (docs.aiohttp.org, `keepalive_timeout`): before the server does.
 REQUEST_SECONDS = 20.0

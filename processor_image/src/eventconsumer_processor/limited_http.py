@@ -101,9 +101,11 @@ class LimitedSite(web.BaseSite):
         await super().start()
         server = self._runner.server
         assert server is not None  # noqa: S101 - the runner is set up
+        # asyncio takes `backlog` for the number that it accepts at a time, too (asyncio/selector_events.py).
         self._server = await asyncio.get_running_loop().create_server(
-            self._connections.guarded(server), sock=self._listener, backlog=self._backlog
+            self._connections.guarded(server), sock=self._listener, backlog=connections.ACCEPTED
         )
+        self._listener.listen(self._backlog)
 
 
 class BadAnswer(HttpProcessingError):
