@@ -149,3 +149,24 @@ async def test_a_blob_that_says_it_is_compressed_is_not_decompressed(azurite: Az
         assert isinstance(outcome, Refused), outcome
         plain = await client.download_blob("record", offset=0, length=limit)
         assert len(await plain.readall()) == expanded, "the client without the option decompresses it"
+
+
+@pytest.mark.parametrize("value", [b"[]", b"{}", b"1"])
+def test_a_record_of_millions_of_values_is_refused_before_it_is_parsed(value: bytes) -> None:
+    """pydantic takes up to 370 bytes for each value of JSON, also of a field that it then refuses."""
+    content = b'{"number":1,"x":[' + b",".join([value] * (2**20 // len(value))) + b"]}"
+
+    def attack(parse: str) -> Outcome:
+        program = (
+            "import resource, sys; from eventconsumer_api.batch import BatchManifest\n"
+            "data = sys.stdin.buffer.read(); before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+            f"try: {parse}(data)\n"
+            "except ValueError: pass\n"
+            "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)"
+        )
+        found = subprocess.run([sys.executable, "-c", program], input=content, capture_output=True, check=True)
+        grown = int(found.stdout)
+        return Gained(f"{grown} bytes with {len(content)}") if grown > 64 * 2**20 else Refused("the number of values")
+
+    assert isinstance(attack("BatchManifest.model_validate_json"), Refused)
+    assert isinstance(attack("BatchManifest.__pydantic_validator__.validate_json"), Gained)

@@ -40,6 +40,16 @@ async def test_reads_are_capped_and_empty_blobs_read_as_empty(world: World) -> N
     assert empty is not None and empty.data == b""
 
 
+async def test_a_range_is_of_one_version(world: World) -> None:
+    etag = await world.blobs.put("large", bytes(range(200)))
+    assert await world.other.read_range("large", 10, 5, if_match=etag) == bytes(range(10, 15))
+    await world.blobs.put("large", b"x" * 200)
+    with pytest.raises(Conflict):
+        await world.other.read_range("large", 10, 5, if_match=etag)
+    with pytest.raises((NotFound, Conflict)):  # Azurite says that the condition is not met
+        await world.other.read_range("no", 10, 5, if_match=etag)
+
+
 async def test_absent_blobs_are_none(world: World) -> None:
     assert await world.blobs.head("no") is None
     assert await world.blobs.read("no", 10) is None

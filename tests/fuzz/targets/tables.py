@@ -97,7 +97,7 @@ def _audit(log: list[bytes]) -> None:
             found = tablelog.Actions(data)
             state.apply(version, found)
             reduced.apply(version, tablelog.Actions(_output(tablerows.of_json, data)))
-            assert reduced == state, "the child leaves out what the audit needs"
+            assert _content(reduced) == _content(state), "the child leaves out what the audit needs"
             assert state.rows is None or isinstance(state.rows, int)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return
@@ -109,6 +109,12 @@ def _audit(log: list[bytes]) -> None:
         added = sum(1 for _ in _adds(found))
         twice = twice or added > 1
     assert not twice or state.findings.counts[Code.TABLE_FILE_TWICE], "a file that is added twice is accepted"
+
+
+def _content(state: tablestate.TableState) -> tuple[object, ...]:
+    slots = {place: list(each) for place, each in state.slots.items()}
+    parts = (state.version, state.protocol, state.configuration, state.positions, state.vectors, state.others)
+    return *parts, slots, state.findings.counts
 
 
 def _adds(actions: Iterable[tablestate.Action]) -> Iterator[Mapping[str, Any]]:

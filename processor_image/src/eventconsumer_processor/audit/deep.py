@@ -167,7 +167,7 @@ class DeepReader:
         running = self._confined.run(
             f"eventconsumer_processor.audit.{'avrorows' if avro else 'parquetrows'}:numbers",
             [source],
-            most=8 * min(slot.count + 1, ROWS_MAX) + 64 * 1024,  # and the result
+            most=8 * min(slot.count + 10_000, ROWS_MAX),  # a few more rows are counted, for the message
             done=facts.update,
             arguments={} if avro else {"columns": COLUMNS, "keys": keys, "partition": partition},
         )

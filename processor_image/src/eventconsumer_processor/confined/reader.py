@@ -29,6 +29,7 @@ BESIDE_BYTES = 250 * MIB  # the host's program and its files in progress (docs/h
 CPU_SECONDS = 120  # of one job; a checkpoint of a million files needs 20
 SILENCE_SECONDS = 300.0  # between two messages of the child, which gets little CPU time beside a busy host
 BLOCK_BYTES = MIB  # of a blob that are read at once
+_END_SECONDS = 5.0  # for the end of a child that closed its pipe
 _BLOCKS = 8  # of a blob that are kept
 _READ_TIMES, _READ_MORE = 4, 64 * MIB  # bytes that the child may ask for, beside the size of the blobs
 _PROGRAM = str(Path(child.__file__))
@@ -212,9 +213,20 @@ class _Child:
         with contextlib.suppress(ConnectionError):  # it has ended: the next read says how
             await self.stdin.drain()
 
+    async def ended(self) -> int:
+        """The exit code of a child that closed its pipe. It is not killed: that may lose the code.
+
+        Source: `subprocess.Popen.send_signal` polls first, and then asyncio finds no process and reports 255.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                await self.process.wait()
+        return await self.end()
+
     async def end(self) -> int:
-        with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill()
         self.stdin.close()
         code = await self.process.wait()
         # The transport of a process that is killed while its pipe has data is closed by no one else.
@@ -308,7 +320,7 @@ class Reader:
                 raise Unreadable("the program that reads it failed")
             else:
                 data = await self._exactly(running, size)
-                out -= size
+                out -= size if kind == b"O" else 0
                 if kind == b"F":
                     raise Unreadable(data.decode(errors="replace"))
                 if out < 0:
@@ -328,7 +340,7 @@ class Reader:
         except TimeoutError:
             raise Unreadable(f"it was not read within {SILENCE_SECONDS:.0f} s") from None
         except (asyncio.IncompleteReadError, ConnectionError):
-            code = await running.end()
+            code = await running.ended()
         if code == -signal.SIGXCPU:
             raise Unreadable(f"it needs more than {self._seconds} s of CPU time to read")
         if code in (-signal.SIGABRT, -signal.SIGKILL):  # a failed allocation in a library; and the kernel's

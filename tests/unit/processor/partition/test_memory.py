@@ -133,3 +133,16 @@ async def test_a_writer_that_stops_waiting_takes_no_turn() -> None:
                 await write()
     async with asyncio.timeout(1):
         await write()
+
+
+def test_memory_that_is_lent_is_not_for_events_meanwhile() -> None:
+    memory = Memory(800)
+    memory.keep("0", 400)
+    assert (memory.full, memory.for_waiting) == (False, 400)
+    with memory.lent(300):
+        assert (memory.full, memory.for_waiting) == (False, 100)
+        memory.keep("0", 440)
+        assert memory.full and memory.must_flush("0")
+    assert (memory.full, memory.for_waiting) == (False, 360)
+    with memory.lent(10_000):  # at most half
+        assert memory.full and memory.for_waiting == 50
