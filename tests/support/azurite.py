@@ -1,10 +1,11 @@
 """A real Azurite blob service as a process, for tests: started on a free port, stopped by its pid."""
 
 import contextlib
+import fcntl
 import os
-import random
 import socket
 import subprocess
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -21,17 +22,43 @@ KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr
 BINARY = Path(__file__).parents[2] / "local/azurite/node_modules/.bin/azurite-blob"
 
 
+_taken = set[int]()
+_claims: IO[bytes] | None = None
+
+
+def claimed(numbers: range) -> Iterator[int]:
+    """Numbers that no other test process of this machine has claimed; each one is claimed until this process ends.
+
+    A lock of a byte of one file for each number (fcntl(2), "Advisory record locking"): the system releases it.
+    """
+    global _claims  # noqa: PLW0603 - closing any other file object of it would release all locks
+    if _claims is None:
+        _claims = (Path(tempfile.gettempdir()) / f"eventconsumer-tests-{os.getuid()}.claims").open("ab")
+    for number in numbers:
+        if number not in _taken:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.lockf(_claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, number)
+                _taken.add(number)
+                yield number
+
+
 def free_port() -> int:
-    """A TCP port on loopback without a listener.
+    """A TCP port on loopback without a listener, which no other test gets.
 
     It is below the kernel's range for outgoing connections, so that no client of a concurrent test uses it before the
-    server starts. The port is random out of 15,000, so two tests rarely get the same one.
+    server starts.
     """
-    while True:
-        port = random.randrange(15_000, 30_000)
+    for port in claimed(range(15_000, 30_000)):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+    raise RuntimeError("all ports from 15000 to 29999 have a listener: end other programs")
+
+
+def own_address() -> str:
+    """A loopback address that no other test gets, for servers on a fixed port."""
+    number = next(claimed(range(100_000, 150_000)))
+    return f"127.{number // 250 % 200 + 44}.{number // 50_000}.{number % 250 + 1}"
 
 
 @contextlib.contextmanager

@@ -1,9 +1,9 @@
 """The emulator as Event Hubs is reached: over TLS on port 5671, which some clients do not let their users choose."""
 
-import random
 import subprocess
 from pathlib import Path
 
+from tests.support.azurite import own_address
 from tests.support.servers import KEY, KEY_NAME, EmulatorProcess
 
 PORT = 5671
@@ -13,7 +13,7 @@ class TlsEmulator(EmulatorProcess):
     """An emulator on a loopback address of its own, with a certificate that only clients with `certificate` trust."""
 
     def __init__(self, directory: Path, *options: str) -> None:
-        host = f"127.{random.randrange(1, 255)}.{random.randrange(256)}.{random.randrange(1, 255)}"
+        host = own_address()
         self.certificate, key = directory / "certificate.pem", directory / "key.pem"
         directory.mkdir(parents=True, exist_ok=True)
         command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {key} -out {self.certificate}"

@@ -1,6 +1,5 @@
 """A network without a way to Azure except a proxy that forwards port 443: a real proxy, and real TLS behind it."""
 
-import random
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnreachable
 from tests.integration.processor.hosts import Consumer
 from tests.integration.processor.test_drain import wait_drained
-from tests.support.azurite import AzuriteProcess
+from tests.support.azurite import AzuriteProcess, own_address
 from tests.support.forwardproxy import PASSWORD, USER, ForwardProxy
 from tests.support.servers import EmulatorProcess
 
@@ -24,7 +23,7 @@ COUNT = 60
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[str]]:
     """A certificate, its key, and the two addresses that it is for; no other test listens there."""
     folder = tmp_path_factory.mktemp("tls")
-    hosts = [f"127.{kind}.{random.randrange(256)}.{random.randrange(1, 255)}" for kind in (44, 45)]
+    hosts = [own_address(), own_address()]
     files = folder / "cert.pem", folder / "key.pem"
     command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {files[1]} -out {files[0]} -subj /CN=azure"
     names = ",".join(f"IP:{host}" for host in hosts)

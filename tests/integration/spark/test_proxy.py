@@ -1,6 +1,5 @@
 """Spark in a network without a way to storage except a proxy: only the proxy can resolve the account's name."""
 
-import random
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from eventconsumer_api.host_config import ProxyConfig
 from eventconsumer_operator.spark.launch import driver_environment, proxy_properties
 from tests.integration.spark.conftest import Driver
 from tests.integration.spark.drained import DrainedBatch
-from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
+from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess, own_address
 from tests.support.forwardproxy import ForwardProxy
 
 NAME = f"{ACCOUNT}.blob.storage.example"
@@ -25,7 +24,7 @@ PASSWORD = "changeit"  # noqa: S105 - of a trust store, which has no secret
 @pytest.fixture
 def address() -> str:
     """An address that no other test uses."""
-    return f"127.46.{random.randrange(256)}.{random.randrange(1, 255)}"
+    return own_address()
 
 
 @pytest.fixture
