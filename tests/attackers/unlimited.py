@@ -5,15 +5,16 @@ The positive control of attacks on HTTP servers.
 
 import runpy
 import sys
-from importlib import import_module
 from typing import Any
 
 from aiohttp import web
 
+from eventconsumer_api import limited_http
 
-def remove_limits(package: str) -> None:
-    """Let the HTTP servers of a package listen as an application of aiohttp does by itself."""
-    runner = import_module(f"{package}.limited_http").LimitedRunner
+
+def remove_limits() -> None:
+    """Let HTTP servers listen as an application of aiohttp does by itself."""
+    runner: Any = limited_http.LimitedRunner
 
     def create(self: web.AppRunner, application: web.Application, *_: Any) -> None:
         web.AppRunner.__init__(self, application, access_log=None)
@@ -28,5 +29,5 @@ def remove_limits(package: str) -> None:
 
 if __name__ == "__main__":
     sys.argv = sys.argv[1:]
-    remove_limits(sys.argv[0])
+    remove_limits()
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -1,20 +1,17 @@
-"""HTTP servers and clients within limits, on real sockets: the same file in the operator and in hosts."""
+"""HTTP servers and clients within limits, on real sockets."""
 
 import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-from types import ModuleType
+from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from eventconsumer_api.connections import CONNECTIONS, FRESH_SECONDS, HEADERS, LINE_BYTES, REQUEST_BYTES, Fresh
-from eventconsumer_operator import limited_http as operators
-from eventconsumer_processor import limited_http as hosts
+from eventconsumer_api.limited_http import LimitedRunner, limited_session
 from tests.support.waiting import HANG_SECONDS
 
 HALF = b"GET /small HTTP/1.1\r\nHost: x\r\n"
@@ -22,20 +19,10 @@ WHOLE = HALF + b"\r\n"
 LARGE = 4 * 1024 * 1024  # more than the kernel's buffers of a connection
 
 
-def test_both_are_the_same() -> None:
-    assert operators.__file__ and hosts.__file__
-    assert Path(operators.__file__).read_text() == Path(hosts.__file__).read_text()
-
-
-@pytest.fixture(params=[operators, hosts], ids=["operator", "host"])
-def module(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
-    yield request.param
-
-
 class Server:
     """A server on a free port, and its clients."""
 
-    def __init__(self, runner: operators.LimitedRunner, port: int, stack: contextlib.ExitStack) -> None:
+    def __init__(self, runner: LimitedRunner, port: int, stack: contextlib.ExitStack) -> None:
         self.runner = runner
         self.port = port
         self._stack = stack
@@ -53,7 +40,7 @@ class Server:
 
 
 @pytest.fixture
-async def server(module: ModuleType) -> AsyncIterator[Server]:
+async def server() -> AsyncIterator[Server]:
     async def small(_: web.Request) -> web.Response:
         return web.Response(text="small")
 
@@ -62,7 +49,7 @@ async def server(module: ModuleType) -> AsyncIterator[Server]:
 
     application = web.Application()
     application.add_routes([web.get("/small", small), web.get("/large", large)])
-    runner = module.LimitedRunner(application)
+    runner = LimitedRunner(application)
     port = await runner.listen(0)
     with contextlib.ExitStack() as stack:
         yield Server(runner, port, stack)
@@ -128,13 +115,13 @@ async def test_a_bad_request_is_refused_without_an_entry_in_the_log(
     assert not caplog.records
 
 
-async def test_an_error_of_ours_is_in_the_log(module: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_of_ours_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async def broken(_: web.Request) -> web.Response:
         raise RuntimeError("broken")
 
     application = web.Application()
     application.add_routes([web.get("/small", broken)])
-    runner = module.LimitedRunner(application)
+    runner = LimitedRunner(application)
     with contextlib.ExitStack() as stack:
         connection = await Server(runner, await runner.listen(0), stack).connect(WHOLE)
         assert (await answer(connection)).startswith(b"HTTP/1.1 500 ")
@@ -152,16 +139,16 @@ async def test_a_request_has_a_limited_number_of_bytes(server: Server) -> None:
     assert await answer(connection) == b""
 
 
-async def test_it_says_that_a_port_is_taken(module: ModuleType) -> None:
-    runner = module.LimitedRunner(web.Application())
+async def test_it_says_that_a_port_is_taken() -> None:
+    runner = LimitedRunner(web.Application())
     with socket.create_server(("", 0)) as taken, pytest.raises(OSError, match="in use"):
         await runner.listen(taken.getsockname()[1])
     await runner.cleanup()
 
 
-async def test_a_session_talks_to_a_good_server(module: ModuleType, server: Server) -> None:
+async def test_a_session_talks_to_a_good_server(server: Server) -> None:
     timeout = aiohttp.ClientTimeout(total=HANG_SECONDS)
-    async with module.limited_session(timeout, 2 * LARGE) as session:
+    async with limited_session(timeout, 2 * LARGE) as session:
         for path, size in (("small", 5), ("large", LARGE), ("small", 5)):
             async with session.get(f"http://127.0.0.1:{server.port}/{path}") as response:
                 assert len(await response.read()) == size

@@ -168,7 +168,7 @@ IMAGE = matching(
 )
 PROGRAM = matching(r"(local://)?/app(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.py")
 CLIENT_ID = matching(r"[A-Za-z0-9._-]+")
-OFFSET = matching(r"[A-Za-z0-9@:._-]+")  # between the quotes of a selector of AMQP
+OFFSET = matching(r"[A-Za-z0-9@:._/+=-]+")  # between the quotes of a selector of AMQP
 PROPERTIES: dict[str, Check] = {
     "spark.kubernetes.container.image": IMAGE,
     **{f"spark.{role}.extraJavaOptions": java_options for role in ("driver", "executor")},

@@ -25,9 +25,9 @@ from pydantic import ValidationError
 from eventconsumer_api.connections import HEAD_BYTES
 from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
 from eventconsumer_api.host_report import REPORT_MAX_BYTES, HostReport
+from eventconsumer_api.limited_http import limited_session
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_operator import metrics
-from eventconsumer_operator.limited_http import limited_session
 
 _log = structlog.get_logger(__name__)
 

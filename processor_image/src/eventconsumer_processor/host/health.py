@@ -14,8 +14,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from eventconsumer_api.connections import Fresh
 from eventconsumer_api.fleet import FLEET_MAX_BYTES, FLEET_PATH, FLEET_SIGNATURE_HEADER
 from eventconsumer_api.host_report import HostReport
+from eventconsumer_api.limited_http import LimitedRunner
 from eventconsumer_processor.errors import PortTaken
-from eventconsumer_processor.limited_http import LimitedRunner
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.operator_messages import OperatorMessages, Refused
 

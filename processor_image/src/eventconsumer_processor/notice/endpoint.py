@@ -15,9 +15,9 @@ import aiohttp
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import NoticesConfig
+from eventconsumer_api.limited_http import limited_session
 from eventconsumer_processor.amqp.connection import tls_context
 from eventconsumer_processor.errors import NoticeFailed
-from eventconsumer_processor.limited_http import limited_session
 from eventconsumer_processor.notice.message import Message
 from eventconsumer_storage.credential import place, read_secret
 from eventconsumer_storage.proxy import proxy_for

@@ -1,7 +1,6 @@
 """HTTP servers and clients of aiohttp within the limits of `eventconsumer_api.connections`.
 
-Operator and hosts each have this file, with the same content (tests/contract/test_limited_http.py): they import
-nothing of each other, and `eventconsumer_api` does not import aiohttp.
+The only module of this package that needs aiohttp: operator and hosts import it, the other programs do not.
 
 aiohttp limits one header, one line and the number of headers, and a client's time; it does not limit the connections of
 a server, the time that a client takes to read an answer, or the bytes before the body of an answer
