@@ -21,7 +21,7 @@ def remove_limits() -> None:
 
     async def listen(self: web.AppRunner, port: int) -> int:
         await self.setup()
-        await web.TCPSite(self, port=port).start()
+        await web.TCPSite(self, "0.0.0.0", port).start()  # one family, so that a free port is one port
         return int(self.addresses[0][1])
 
     runner.__init__, runner.listen = create, listen
