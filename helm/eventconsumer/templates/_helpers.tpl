@@ -101,7 +101,7 @@ Allowed suffixes of a role as a JSON list, from a list of a setting and its valu
 {{- if hasSuffix "/" . }}
 {{- $found = append $found (printf "^%s.*$" $name) }}
 {{- else if and (eq $last .) (or (contains "." .) (contains ":" .) (eq . "localhost") (ne . (lower .))) }}
-{{- $found = append $found (printf "^%s/.*$" $name) }}
+{{- $found = append $found (printf "^%s(/.*)?$" $name) }}
 {{- else if or (contains ":" $last) (contains "@" $last) }}
 {{- $found = append $found (printf "^%s$" $name) }}
 {{- else }}

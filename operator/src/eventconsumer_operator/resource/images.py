@@ -61,7 +61,7 @@ def covered(prefix: str) -> str:
         return f"{name}.*"
     last = prefix.rpartition("/")[2]
     if last == prefix and ("." in prefix or ":" in prefix or prefix == "localhost" or prefix != prefix.lower()):
-        return f"{name}/.*"
+        return f"{name}(/.*)?"  # `shop:1` is a registry, or an image with a tag
     if ":" in last or "@" in last:
         return name
     return f"{name}([/@].*|:[^/]*)?"
