@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.labels import SECRETS_DIR
+from eventconsumer_api.labels import BATCH_JOB_ENV, BATCH_MANIFEST_ENV, SECRETS_DIR
 from eventconsumer_api.mounts import SECRET_FILE
 from eventconsumer_api.podsecurity import container_security, pod_security
 from eventconsumer_demo.steps import DemoError
@@ -65,13 +65,20 @@ def read_the_secret(log: str) -> Outcome:
 
 
 def driver_of(shop: SparkShop, **properties: str) -> dict[str, Any]:
-    """The pod of the last driver, with other properties, and with the Secret in a variable."""
+    """The pod of the last driver, for a replay, with other properties, and with the Secret in a variable."""
     jobs = sorted(shop.applications().values(), key=lambda job: str(job["metadata"]["creationTimestamp"]))
     spec: dict[str, Any] = jobs[-1]["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     flags = [part for name, value in properties.items() for part in ("--conf", f"{name}={value}")]
     place = container["args"].index("--conf")
     container["args"][place:place] = flags
+    (given,) = (each for each in container["env"] if each["name"] == BATCH_JOB_ENV)
+    job = json.loads(given["value"])
+    number, nonce = job["number"], f"again-{len(properties)}-{job['number']}"
+    replay = {"nonce": nonce, "first": number, "last": number}
+    job |= {"replay": replay, "output": job["output"] | {"path": f"{job['output']['path']}_replays/{nonce}"}}
+    given["value"] = json.dumps(job)
+    container["env"] = [each for each in container["env"] if each["name"] != BATCH_MANIFEST_ENV]
     container["env"].insert(0, {"name": "APP_PAYROLL", **FROM_SECRET})
     return spec
 
