@@ -44,9 +44,10 @@ def shop(demo: Demo) -> Iterator[SparkShop]:
     demo.cluster.kubectl("delete", "eventconsumer", SHOP, "--ignore-not-found")
 
 
-def run_pod(demo: Demo, spec: dict[str, Any]) -> str:
+def run_pod(demo: Demo, template: dict[str, Any]) -> str:
     """Run a pod to its end as the administrator; return its log."""
-    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": CONTROL}, "spec": spec}
+    metadata = {"name": CONTROL, "annotations": template.get("metadata", {}).get("annotations", {})}
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
     demo.cluster.kubectl("delete", "pod", CONTROL, "--ignore-not-found", "--grace-period=0", "--force")
     demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
@@ -67,8 +68,8 @@ def read_the_secret(log: str) -> Outcome:
 def driver_of(shop: SparkShop, **properties: str) -> dict[str, Any]:
     """The pod of the last driver, for a replay, with other properties, and with the Secret in a variable."""
     jobs = sorted(shop.applications().values(), key=lambda job: str(job["metadata"]["creationTimestamp"]))
-    spec: dict[str, Any] = jobs[-1]["spec"]["template"]["spec"]
-    (container,) = spec["containers"]
+    template: dict[str, Any] = jobs[-1]["spec"]["template"]
+    (container,) = template["spec"]["containers"]
     flags = [part for name, value in properties.items() for part in ("--conf", f"{name}={value}")]
     place = container["args"].index("--conf")
     container["args"][place:place] = flags
@@ -80,7 +81,7 @@ def driver_of(shop: SparkShop, **properties: str) -> dict[str, Any]:
     given["value"] = json.dumps(job)
     container["env"] = [each for each in container["env"] if each["name"] != BATCH_MANIFEST_ENV]
     container["env"].insert(0, {"name": "APP_PAYROLL", **FROM_SECRET})
-    return spec
+    return template
 
 
 def test_a_handler_of_python_runs_nothing(tenant: Tenant) -> None:
@@ -100,7 +101,8 @@ def test_a_handler_of_python_runs_nothing(tenant: Tenant) -> None:
         "env": given,
         "securityContext": container_security(),
     }
-    log = run_pod(tenant.demo, {"restartPolicy": "Never", "securityContext": pod_security(), "containers": [container]})
+    spec = {"restartPolicy": "Never", "securityContext": pod_security(), "containers": [container]}
+    log = run_pod(tenant.demo, {"spec": spec})
     assert read_the_secret(log) == Gained(LOOT), log
 
 
@@ -150,5 +152,5 @@ def test_no_level_of_the_log_shows_a_token(tenant: Tenant, shop: SparkShop) -> N
     shop.publish()
     shop.until_processed()
     log = run_pod(tenant.demo, driver_of(shop, **conf))
-    assert '"level":"info"' in log, log  # the level was taken
+    assert '"level": "info"' in log, log  # the level was taken
     assert "Bearer eyJ" not in log and "oauthToken" not in log, log

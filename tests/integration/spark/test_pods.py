@@ -139,7 +139,7 @@ def test_a_program_gets_the_arguments_that_the_user_wrote(launcher: str, gateway
     texts = ["$(POD_NAME)", "$$(POD_NAME)", "a $5 $", "${HOME}", "--conf", "é$é"]
     spec = made(launcher, application={"arguments": texts})["spec"]
     own = {"spark.kubernetes.container.image": "spark:1", "spark.kubernetes.file.upload.path": "local:///tmp"}
-    pod = Builders(gateway, spec["sparkConf"] | own).driver(spec.get("arguments") or spec["driverArgs"])
+    pod = Builders(gateway, spec["sparkConf"] | own).driver(arguments=spec.get("arguments") or spec["driverArgs"])
     (container,) = pod["spec"]["containers"]
     got = [expand(each, {"POD_NAME": "orders"}) for each in container["args"]]
     assert got[-len(texts) :] == texts
