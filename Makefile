@@ -144,6 +144,7 @@ test: peer lint types borders docs azurite classes ## Run all checks except the 
 
 test-long: peer azurite classes ## Run the long checks: advisories, mutants, long simulation and property tests, fuzzing, chaos, Kubeflow, upgrade, GitOps, Java, KEDA
 	@./local/need javac openjdk-17-jdk-headless
+	@./local/need mvn maven
 	@$(PY) -m local_cluster tools --gitops --kubeflow
 	@$(PY) -m eventconsumer_release.audit
 	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)

@@ -8,12 +8,14 @@ Attacks on built manifests or on processes belong to `make test`, those that nee
 
 | module | attacker |
 |---|---|
-| `test_tenant` | a user with the role eventconsumer-editor in one namespace, and no other right |
+| `test_tenant`, `test_tenant_*`, `test_driver_environment` | a user with the role eventconsumer-editor, and no other right |
+| `test_tenant_plugin` | a user with the role edit in another namespace |
 | `test_host` | a host that was taken over |
 | `test_driver` | a Spark driver that was taken over |
 | `test_container_writer` | a writer of the container with the files |
 | `test_table_writer` | a writer of the Delta table |
-| `test_producer` | a sender of events |
 | `test_stranger` | any other pod of the cluster |
 | `test_log_reader` | a reader of logs |
+
+Events of a hostile sender are in tests/fuzz, tests/integration/processor/test_memory.py and test_handler.py.
 """
