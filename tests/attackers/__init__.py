@@ -8,7 +8,7 @@ Attacks on built manifests or on processes belong to `make test`, those that nee
 
 | module | attacker |
 |---|---|
-| `test_tenant`, `test_tenant_*`, `test_driver_environment` | a user with the role eventconsumer-editor, and no other right |
+| `test_tenant`, `test_tenant_*`, `test_driver_environment` | a user with the role eventconsumer-editor alone |
 | `test_tenant_plugin` | a user with the role edit in another namespace |
 | `test_host` | a host that was taken over |
 | `test_driver` | a Spark driver that was taken over |
