@@ -15,7 +15,6 @@ Attacks on built manifests or on processes belong to `make test`, those that nee
 | `test_container_writer` | a writer of the container with the files |
 | `test_table_writer` | a writer of the Delta table |
 | `test_stranger` | any other pod of the cluster |
+| `test_producer` | a sender of events |
 | `test_log_reader` | a reader of logs |
-
-Events of a hostile sender are in tests/fuzz, tests/integration/processor/test_memory.py and test_handler.py.
 """

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import indent
 from uuid import uuid4
 
 from rich.text import Text
@@ -36,6 +37,7 @@ from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import Conflict, Damaged, NotFound
 
 MOST_REQUESTS = 10_000  # of one command: every host lists all requests
+_INDENT = "  "
 _SHOWN_CHARACTERS = 120  # of an error in the list
 
 Place = tuple[str, int]
@@ -414,13 +416,16 @@ def _details(report: DeadLetterReport, console: Console) -> None:
     ]
     for name, value in rows:
         console.print(Text(f"{name:<20}{text(value)}"), soft_wrap=True)
-    console.print(Text(f"\n{letter.error.type}: {letter.error.message}\n{letter.error.traceback}"), soft_wrap=True)
+    # Lines of others are indented: none of them looks like one of ours.
+    error = indent(f"{letter.error.message}\n{letter.error.traceback}", _INDENT)
+    console.print(Text(f"\n{letter.error.type}:\n{error}"), soft_wrap=True)
     if letter.body is None:
         console.print("no body")
     elif letter.body_text is not None:
         console.print(
-            Text(f"body, {len(letter.body_text.encode()):,} bytes of text:\n{letter.body_text}"), soft_wrap=True
+            Text(f"body, {len(letter.body_text.encode()):,} bytes of text:\n{indent(letter.body_text, _INDENT)}"),
+            soft_wrap=True,
         )
     else:
         size = len(base64.b64decode(letter.body))
-        console.print(Text(f"body, {size:,} bytes in base64:\n{letter.body}"), soft_wrap=True)
+        console.print(Text(f"body, {size:,} bytes in base64:\n{indent(letter.body, _INDENT)}"), soft_wrap=True)
