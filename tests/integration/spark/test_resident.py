@@ -62,8 +62,9 @@ def proxy(azurite: AzuriteProcess, drained: DrainedBatch) -> Iterator[FaultProxy
 
 
 def own_errors(output: str) -> list[str]:
-    """Errors of our program; Java logs some of its own when a signal ends it in its work."""
-    return [line for line in output.splitlines() if '"level": "error", "logger": "eventconsumer' in line]
+    """Errors of Python; Java logs some of its own when a signal ends it in its work."""
+    errors = (line for line in output.splitlines() if '"level": "error"' in line)
+    return [line for line in errors if '"logger": "org.apache.' not in line]
 
 
 def test_one_driver_commits_batch_after_batch_until_it_is_told_to_end(
