@@ -233,7 +233,7 @@ class Checker:
             self.expect("S9", start == decided, f"{what} starts at {start}, but its segment at {decided}")
             return
         if self.latest is not None and partition not in {name for _, name in self.chains}:
-            numbers = [each.number for each in self._history.events(partition) if each.lost is None]
+            numbers = [each.number for each in self._history.events(partition)]  # the hub may have lost them since
             right = self.latest(partition) <= start <= max(numbers, default=-1) + 1
             self.expect("S4", right, f"{what} starts at {start}, not at the latest")
             for each in self._omitted(partition, start):
@@ -671,7 +671,8 @@ class Checker:
         what = f"{node.name} attaches to {partition} behind {after} with epoch {epoch}"
         life, lease = self._mine.get((node.name, partition), (0, None))
         owned = self._owned.get(partition)
-        if lease is None and (owned is None or self._unread(node, partition, owned) or epoch < owned.epoch):
+        anew = lease is None or life < self._lives[partition]  # it never had this lease, or one that was deleted since
+        if anew and (owned is None or self._unread(node, partition, owned) or epoch < owned.epoch):
             return  # it looks whether a checkpoint that nobody had is of this hub; a new owner's epoch is above it
         self.expect("S7", lease is not None and lease.epoch == epoch, f"{what}; its lease: {lease}")
         if lease is None:
