@@ -12,17 +12,9 @@ from pathlib import Path
 
 from tests.bench.machine import peak_mib, resident_mib
 from tests.support.azurite import ACCOUNT, KEY, free_port
+from tests.support.nowhere import NOWHERE
 from tests.support.waiting import wait_until
 
-# Nothing answers there: the process serves HTTP while it tries again.
-_NOWHERE = {
-    "apiVersion": "v1",
-    "kind": "Config",
-    "current-context": "c",
-    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-    "users": [{"name": "u", "user": {}}],
-}
 _HUB = (
     "Endpoint=sb://localhost:1;SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true;EntityPath=o"
 )
@@ -86,7 +78,7 @@ def operator(folder: Path, *, limited: bool = True) -> Iterator[Served]:
     """An operator that waits for the leader lease of an API server that does not answer."""
     port, probes, page = free_port(), free_port(), free_port()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "kubeconfig").write_text(json.dumps(_NOWHERE))
+    (folder / "kubeconfig").write_text(json.dumps(NOWHERE))
     flags = (
         "--processor-image=p", "--spark-image=s", "--namespace=shop", "--leader-elect", f"--health-port={port}",
         f"--probe-port={probes}", f"--status-page-port={page}",

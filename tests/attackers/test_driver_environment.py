@@ -5,7 +5,6 @@ is the same program with Spark's own start script.
 """
 
 import json
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.attackers.outcome import Gained, Outcome, Refused
+from tests.support.httpservers import serving
 from tests.support.sparkimage import SparkImage
 
 # Log4j runs the script of a routing appender when it starts.
@@ -63,13 +63,8 @@ class WebServer(ThreadingHTTPServer):
 
 @pytest.fixture
 def web(loot: Path) -> Iterator[WebServer]:
-    server = WebServer(CONFIGURATION % loot)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(WebServer(CONFIGURATION % loot)) as server:
+        yield server
 
 
 def program(image: SparkImage, text: str) -> str:

@@ -6,7 +6,6 @@ without its filter, its fixed levels and its redaction.
 
 import re
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +21,7 @@ from tests.attackers.outcome import Gained, Outcome, Refused
 from tests.integration.spark.drained import DrainedBatch, host_name
 from tests.integration.spark.drivers import EXAMPLE, fetch_jars, start_options
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
+from tests.support.httpservers import serving
 from tests.support.sparkimage import SparkImage, hosts
 
 ALL = "spark.log.level=ALL"
@@ -140,13 +140,8 @@ class Refusing(ThreadingHTTPServer):
 
 @pytest.fixture
 def api() -> Iterator[Refusing]:
-    server = Refusing()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Refusing()) as server:
+        yield server
 
 
 def driver_with_executors(image: SparkImage, api: Refusing) -> str:

@@ -129,24 +129,25 @@ def test_a_handler_in_an_image_that_the_administrator_allowed_gets_its_variables
     cluster.kubectl("delete", "eventconsumer", NAME)
 
 
-def test_no_property_of_spark_shows_a_secret(tenant: Tenant, shop: SparkShop) -> None:
+def property_is_refused(tenant: Tenant, shop: SparkShop, conf: dict[str, str]) -> None:
+    """The API server refuses the consumer with these properties."""
     resource = shop.cluster.get("eventconsumer", SHOP)
     resource = {key: resource[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": {"name": SHOP}}
-    conf = {"spark.driver.maxResultSize": "$(APP_PAYROLL)"}
     resource["spec"]["spark"]["application"] = {"conf": conf}
     refusal = tenant.apply(resource)
     assert "spark.application.conf: use only properties of" in refusal, refusal
+
+
+def test_no_property_of_spark_shows_a_secret(tenant: Tenant, shop: SparkShop) -> None:
+    conf = {"spark.driver.maxResultSize": "$(APP_PAYROLL)"}
+    property_is_refused(tenant, shop, conf)
     log = run_pod(tenant.demo, driver_of(shop, **conf))
     assert read_the_secret(log) == Gained(LOOT), log
 
 
 def test_no_level_of_the_log_shows_a_token(tenant: Tenant, shop: SparkShop) -> None:
-    resource = shop.cluster.get("eventconsumer", SHOP)
-    resource = {key: resource[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": {"name": SHOP}}
     conf = {"spark.log.level": "ALL"}
-    resource["spec"]["spark"]["application"] = {"conf": conf}
-    refusal = tenant.apply(resource)
-    assert "spark.application.conf: use only properties of" in refusal, refusal
+    property_is_refused(tenant, shop, conf)
     # Nor does the image, where the property came past both: the driver creates executors with its token.
     shop.apply(mode="Executors")
     shop.publish()

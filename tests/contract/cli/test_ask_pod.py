@@ -3,7 +3,6 @@
 import contextlib
 import gzip
 import json
-import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,6 +15,7 @@ from eventconsumer_cli.errors import CliError
 from eventconsumer_cli.kube import forward
 from eventconsumer_cli.kube.client import KubernetesCluster
 from eventconsumer_cli.kube.kubeconfig import connect
+from tests.support.httpservers import serving
 
 PROXY = "/api/v1/namespaces/shop/pods/orders-host-0:8080/proxy/status"
 
@@ -49,14 +49,8 @@ class Pod:
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
         self.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
+        with serving(server):
             yield self
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         if request.path != PROXY:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.faultactions import Amend, Delay, Down, DropReply, Fail, Hold, Replay, ResetUpload, Slow, Truncate
 from tests.support.faultproxy import Action, FaultProxy, Match
+from tests.support.httpservers import serving
 from tests.support.waiting import HANG_SECONDS
 from tests.support.wire import Request
 
@@ -61,13 +62,8 @@ class _Answers(BaseHTTPRequestHandler):
 @pytest.fixture
 def storage() -> Iterator[Storage]:
     """A server behind the proxy."""
-    server = Storage()
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Storage()) as server:
+        yield server
 
 
 @pytest.fixture

@@ -7,15 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.nowhere import NOWHERE
+
 COMMAND = [sys.executable, "-m", "eventconsumer_operator", "--processor-image=p", "--spark-image=s", "--namespace=x"]
-KUBECONFIG = {
-    "apiVersion": "v1",
-    "kind": "Config",
-    "current-context": "c",
-    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-    "users": [{"name": "u", "user": {}}],
-}
 
 
 def ended(kubeconfig: Path, *arguments: str) -> str:
@@ -37,7 +31,7 @@ def test_without_a_cluster(tmp_path: Path) -> None:
 
 
 def test_with_a_port_that_is_taken(tmp_path: Path) -> None:
-    (tmp_path / "config").write_text(json.dumps(KUBECONFIG))
+    (tmp_path / "config").write_text(json.dumps(NOWHERE))
     with socket.create_server(("0.0.0.0", 0)) as taken:
         port = taken.getsockname()[1]
         told = ended(tmp_path / "config", f"--health-port={port}")

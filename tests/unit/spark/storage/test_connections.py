@@ -14,6 +14,7 @@ from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_spark.input.manifest import check_files
 from eventconsumer_spark.storage.store import CHECKS, SinkContainer
 from eventconsumer_storage.account import StorageAccount
+from tests.support.httpservers import serving
 
 ROUNDS = 3
 
@@ -39,14 +40,9 @@ def account() -> Iterator[tuple[StorageAccount, set[int]]]:
         def log_message(self, *_: object) -> None:
             """No log."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         endpoint = f"http://127.0.0.1:{server.server_port}/devstoreaccount1"
         yield StorageAccount(name="devstoreaccount1", endpoint=endpoint, key="a2V5"), ports
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_parallel_checks_use_as_many_connections_as_checks_and_use_them_again(
