@@ -16,7 +16,8 @@ from tests.support.apiserver import find_binary
 from tests.support.chart import SERVED, VALUES_FILE
 from tests.support.manifests import YAML, documents, whole
 
-INSTALL = (Path(__file__).parents[3] / "docs/how-to/install.md").read_text()
+ROOT = Path(__file__).parents[3]
+INSTALL = (ROOT / "docs/how-to/install.md").read_text()
 
 
 def commands(text: str, start: str) -> list[list[str]]:
@@ -55,10 +56,10 @@ def test_in_cluster_scope_spark_gets_its_account_and_its_rights_by_hand(cluster:
 def test_each_command_in_the_words_after_helm_install_is_a_line_of_its_own(
     cluster: Cluster, served: tuple[str, ...]
 ) -> None:
-    chart = Path(__file__).parents[3] / "helm/eventconsumer"
+    chart = ROOT / "helm/eventconsumer"
     flags = ("--namespace", "home", "-f", VALUES_FILE, *served, "--set", "statusPage.enabled=true,crds.enabled=false")
     shown = subprocess.run(
-        [find_binary("helm"), "install", "release", chart, "--dry-run=client", *flags],
+        [find_binary("helm"), "install", "release", chart, "--dry-run=client", "--take-ownership", *flags],
         env=os.environ | {"KUBECONFIG": str(cluster.server.kubeconfig())}, capture_output=True, text=True, check=True,
     ).stdout.partition("NOTES:\n")[2]  # fmt: skip
     found = [line for line in shown.splitlines() if line.startswith("  ")]
@@ -101,3 +102,9 @@ def consumers() -> list[Any]:
 @pytest.mark.parametrize("manifest", consumers())
 def test_the_api_server_accepts_every_consumer_of_the_documentation(cluster: Cluster, manifest: dict[str, Any]) -> None:
     assert cluster.apply(manifest, dry_run=True) == ""
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.name)
+def test_kubectl_applies_every_example_as_copied(cluster: Cluster, example: Path) -> None:
+    applied = cluster.kubectl("apply", "--dry-run=server", "-n", "default", "-f", str(example), check=False)
+    assert applied.returncode == 0 and "Warning" not in applied.stderr, applied.stderr
