@@ -30,7 +30,8 @@ HEAD = """\
 # Metrics
 
 Generated from the code by `python -m docs.generate.metrics`. Counters start at 0 with each process, and a series
-with labels appears with its first count. The [alerts](../runbooks/index.md) and the Grafana dashboard use these.
+with labels appears with its first count. The [alerts](../runbooks/index.md) and the Grafana dashboard use some of
+these.
 
 """
 OPERATOR = """\

@@ -117,8 +117,13 @@ _ASSIGNMENT = re.compile(r"[A-Z_]+=.*")
 def commands(page: Path) -> Iterator[Command]:
     """Commands in blocks of code without a language, or with a shell."""
     for block in blocks(page):
-        if block.language in {"", "sh", "bash", "console"}:
+        if is_shell(block):
             yield from _commands(block)
+
+
+def is_shell(block: Block) -> bool:
+    """Whether a block may have commands."""
+    return block.language in {"", "sh", "bash", "console"}
 
 
 def _commands(block: Block) -> Iterator[Command]:

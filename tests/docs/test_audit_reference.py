@@ -1,7 +1,9 @@
 """The reference of audit and prune names every code and every option, and the image's program is a program."""
 
+import ast
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,19 @@ def test_the_images_program_runs_the_package(tmp_path: Path) -> None:
     program.chmod(0o755)
     called = subprocess.run([program, "audit", "--prefix", "a b"], capture_output=True, text=True, check=True)
     assert called.stdout == "[-m][eventconsumer_processor][audit][--prefix][a b]"
+
+
+def imported() -> Iterator[str]:
+    """The modules of this project that the package `audit` imports, except its own."""
+    for file in (ROOT / "processor_image/src/eventconsumer_processor/audit").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("eventconsumer_"):
+                packages = {"eventconsumer_processor", "eventconsumer_processor.source"}
+                inner = [f"{node.module}.{each.name}" for each in node.names]
+                yield from inner if node.module in packages else [str(node.module)]
+
+
+def test_what_the_audit_shares_is_listed_and_nothing_else() -> None:
+    section = REFERENCE.partition("## What it shares with the hosts")[2].partition("\n## ")[0]
+    shared = {name for name in imported() if not name.startswith("eventconsumer_processor.audit")}
+    assert set(re.findall(r"`(eventconsumer_[a-z_.0-9]+)`", section)) == shared

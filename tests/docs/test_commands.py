@@ -12,7 +12,7 @@ import pytest
 import typer
 import yaml
 
-from docs.generate.pages import ROOT, Command, commands, pages
+from docs.generate.pages import ROOT, Block, Command, blocks, commands, is_shell, names, pages
 from eventconsumer_operator.settings import parse_settings
 from eventconsumer_processor.cli import app as host_image
 
@@ -96,7 +96,16 @@ def test_programs_of_the_host_image(command: Command) -> None:
 
 @pytest.mark.parametrize("command", of("kubectl"), ids=str)
 def test_kubectl(command: Command) -> None:
-    words = list(command.words[1:])
+    check_kubectl(command.words)
+
+
+def check_kubectl(command: Sequence[str]) -> None:
+    """Verify a command of kubectl: its subcommand, and that the files which it names exist.
+
+    Raises:
+        AssertionError: It is no such command.
+    """
+    words = list(command[1:])
     while words and words[0].startswith("-"):
         words = words[1:] if "=" in words[0] else words[2:]
     if words[0] == "eventconsumer":
@@ -141,6 +150,31 @@ def exists(path: str) -> bool:
             return False
         node = node[name]
     return True
+
+
+BRACES = re.compile(r"(?<![$\\]){[^{}\s]+}")
+
+
+def unquoted_braces(text: str) -> list[str]:
+    """What a shell may expand: `{a,b}` becomes `a b`, and a later edit makes this of `{a}`."""
+    text = re.sub(r"'[^']*'|\"(?:\\.|[^\"\\])*\"", "", re.sub(r"^\s*#.*", "", text, flags=re.MULTILINE))
+    return BRACES.findall(text)
+
+
+@pytest.mark.parametrize("block", [each for page in pages() for each in blocks(page) if is_shell(each)], ids=str)
+def test_braces_in_commands_are_quoted(block: Block) -> None:
+    assert unquoted_braces(block.text) == []
+
+
+@pytest.mark.parametrize("page", pages(), ids=str)
+def test_values_for_set_are_quoted_in_texts(page: Path) -> None:
+    """A value with braces is copied behind --set, so it is shown in quotes."""
+    assert [name for name in names(page) if re.match(r"^(--set )?[A-Za-z.]+=", name) and unquoted_braces(name)] == []
+
+
+def test_braces_that_a_shell_expands_are_found() -> None:
+    assert unquoted_braces("helm upgrade --set a={x,y} --set 'b={c}' --set \"d={e}\" # {f} in `{g,h}`")[0] == "{x,y}"
+    assert unquoted_braces("echo ${NAME}; jq '{a}'") == []
 
 
 @pytest.mark.parametrize("command", of("eventconsumer-operator"), ids=str)

@@ -73,6 +73,16 @@ def test_metrics_exist(page: Path) -> None:
                 assert metric.removesuffix("_bucket") in METRICS, f"{page.relative_to(ROOT)}: no metric {metric}"
 
 
+def test_a_metric_is_on_the_panel_that_a_page_names() -> None:
+    board = json.loads((ROOT / "helm/eventconsumer/files/dashboard.json").read_text())
+    queries = {panel["title"]: " ".join(target["expr"] for target in panel["targets"]) for panel in board["panels"]}
+    rows = re.findall(r"^\| `(eventconsumer_\w+)` \| ([^|]+) \|", (DOCS / "how-to/tuning.md").read_text(), re.MULTILINE)
+    assert len(rows) >= 4
+    for metric, panel in rows:
+        on = {title for title, text in queries.items() if metric in text}
+        assert on == (set() if panel == "–" else {panel}), metric
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_exist(page: Path) -> None:
     for name in names(page):

@@ -14,7 +14,7 @@ LEAST = {
     "sink": {"container": "drained", "authentication": SECRET},
 }
 """What a part of a spec is put into, to look at the part."""
-OUTPUT = {"path": "abfss://results@account.blob.core.windows.net/orders"}
+OUTPUT = {"path": "abfss://results@account.dfs.core.windows.net/orders"}
 """And a part of `spark`."""
 
 
@@ -38,7 +38,7 @@ def documents(block: Block) -> Iterator[dict[str, Any]]:
 def whole(part: dict[str, Any]) -> dict[str, Any]:
     """A spec of which a page shows a part."""
     spark = {"spark": {"output": OUTPUT}} if "spark" in part else {}
-    return dict(merged(LEAST | spark, filled(part)))
+    return dict(merged(LEAST | spark, part))
 
 
 def merged(base: Any, part: Any) -> Any:
@@ -46,9 +46,3 @@ def merged(base: Any, part: Any) -> Any:
     if isinstance(base, dict) and isinstance(part, dict):
         return {**base, **{key: merged(base.get(key), value) for key, value in part.items()}}
     return part
-
-
-def filled(spec: dict[str, Any]) -> dict[str, Any]:
-    """Placeholders such as <account> become names."""
-    text = yaml.safe_dump(spec)
-    return dict(yaml.safe_load(text.replace("<account>", "account").replace("<registry>", "registry.example")))

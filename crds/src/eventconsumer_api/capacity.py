@@ -194,7 +194,7 @@ class Limit(NamedTuple):
         name: The limit.
         used: Use by this consumer.
         limit: The limit, in the same unit.
-        sign: How it shows when the limit is reached, and the remedy.
+        sign: How it shows above the limit, and the remedy.
     """
 
     name: str

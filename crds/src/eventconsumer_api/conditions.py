@@ -38,7 +38,8 @@ class Reason(StrEnum):
     ENDPOINT_NOT_ALLOWED = "EndpointNotAllowed"  # the host name is not under an allowed domain of its role
     EVENT_HUB_NOT_FOUND = "EventHubNotFound"  # the Event Hub or the consumer group does not exist
     EVENT_HUB_UNAUTHORIZED = "EventHubUnauthorized"  # the hub rejects the credential
-    EVENT_HUB_UNREACHABLE = "EventHubUnreachable"  # no connection to the Event Hub
+    EVENT_HUB_UNREACHABLE = "EventHubUnreachable"  # no connection to the Event Hub, or the service has a fault
+    EVENT_HUB_REFUSED = "EventHubRefused"  # the hub is disabled, or a quota or a setting forbids a request
     STORAGE_UNREACHABLE = "StorageUnreachable"  # no connection to the storage account
     STORAGE_UNAUTHORIZED = "StorageUnauthorized"  # storage rejects the credential
     STORAGE_REFUSED = "StorageRefused"  # a policy, a lease or the state of a blob or container forbids a request

@@ -22,7 +22,17 @@ from eventconsumer_api.errors import EventConsumerError
 
 
 class SourceError(EventConsumerError):
-    """A link or a hub request failed."""
+    """A link or a hub request failed.
+
+    Attributes:
+        condition: The AMQP condition; empty if there is none.
+        status: The status code of a response; None for links and connections.
+    """
+
+    def __init__(self, message: str, condition: str = "", status: int | None = None) -> None:
+        super().__init__(message)
+        self.condition = condition
+        self.status = status
 
 
 class HubNotFound(SourceError):

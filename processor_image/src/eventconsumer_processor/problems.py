@@ -9,9 +9,9 @@ from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import BlobContainer, HostConfig, HubConfig, ResourceRef
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import EventMark, HubName, LeaseRecord
+from eventconsumer_api.v1alpha1 import HubTransport
 from eventconsumer_processor.errors import (
     ChainEnded,
-    HubBusy,
     HubNotFound,
     HubUnauthorized,
     NoticeFailed,
@@ -19,8 +19,11 @@ from eventconsumer_processor.errors import (
     SourceError,
 )
 from eventconsumer_processor.sink.gaps import Gap
+from eventconsumer_processor.source import causes
+from eventconsumer_processor.source.causes import Place
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_storage.causes import cause_of
+from eventconsumer_storage.credential import SecretMissing
 from eventconsumer_storage.errors import Conflict, Damaged, Refused, StorageError, Unauthorized
 
 HUB = "spec.eventHub"
@@ -40,6 +43,14 @@ def hub_problem(config: HubConfig, error: SourceError, *, group: bool = False) -
         group: Whether the hub itself responded, so "not found" means the consumer group.
     """
     name = config.name or "named by EntityPath"
+    namespace = f"{HUB}.fullyQualifiedNamespace" if config.fully_qualified_namespace else config.credential.field
+    if cause := causes.cause_of(error):
+        fields = {Place.NAMESPACE: namespace, Place.CREDENTIAL: config.credential.field}
+        return Problem(
+            field=fields.get(cause.place, f"{HUB}.{cause.place}"),
+            reason=cause.reason,
+            message=f"Event Hubs refuses a request because {cause.text}: {cause.remedy} ({error})",
+        )
     if isinstance(error, HubNotFound) and group:
         return Problem(
             field=f"{HUB}.consumerGroup",
@@ -61,17 +72,12 @@ def hub_problem(config: HubConfig, error: SourceError, *, group: bool = False) -
         )
     if isinstance(error, PositionRefused):
         return position_refused(error)
-    if isinstance(error, HubBusy):
-        return Problem(
-            field=f"{HUB}.name",
-            reason=Reason.EVENT_HUB_UNREACHABLE,
-            message=f"Event Hubs limits the requests of this namespace: add throughput units, or reduce the number of "
-            f"readers; the host waits and retries ({error})",
-        )
+    port = 443 if config.transport is HubTransport.AMQP_WEB_SOCKETS else 5671
     return Problem(
-        field=f"{HUB}.fullyQualifiedNamespace" if config.fully_qualified_namespace else config.credential.field,
+        field=namespace,
         reason=Reason.EVENT_HUB_UNREACHABLE,
-        message=f"Event Hubs cannot be reached: check the host name, DNS, firewall and network policies ({error})",
+        message="Event Hubs cannot be reached: check the host name, DNS, firewall and network policies, for port "
+        f"{port} (spec.eventHub.transport: {config.transport.value}) ({error})",
     )
 
 
@@ -87,7 +93,8 @@ def storage_problem(owner_field: str, location: BlobContainer, error: StorageErr
     if isinstance(error, Damaged):
         return Problem(field=f"{owner_field}.container", reason=Reason.CHAIN_INVALID, message=str(error))
     if cause:
-        refused = Reason.STORAGE_UNAUTHORIZED if isinstance(error, Unauthorized) else Reason.STORAGE_REFUSED
+        refused = Reason.STORAGE_UNREACHABLE if error.status >= 500 else Reason.STORAGE_REFUSED
+        refused = Reason.STORAGE_UNAUTHORIZED if isinstance(error, Unauthorized) else refused
         field = "storageApiVersion" if error.code == "InvalidHeaderValue" else "container"
         return Problem(
             field=location.credential.field if isinstance(error, Unauthorized) else f"{owner_field}.{field}",
@@ -353,6 +360,8 @@ def notices_failing(error: NoticeFailed) -> Problem:
 
 def of(config: HostConfig, part: str, error: EventConsumerError) -> Problem:
     """The problem for any error of one part (`HUB`, `LEASES` or `SINK`)."""
+    if isinstance(error, SecretMissing):
+        return error.within(config.resource.namespace)
     if isinstance(error, Blocked):
         return error.problem
     if isinstance(error, ChainEnded):

@@ -37,6 +37,10 @@ _ARCHIVED = Cause(
 _DISABLED = Cause(
     "the account is disabled or read-only", "check the state of the account and its subscription in the portal"
 )
+_SERVICE = Cause(
+    "it has an internal error",
+    "requests are repeated; if this lasts, check Azure's service health, and give Azure's support the request id",
+)
 
 CAUSES: Mapping[str, Cause] = {
     # 401 and 403
@@ -66,8 +70,8 @@ CAUSES: Mapping[str, Cause] = {
         "the signature allows other addresses only", "create a signature without addresses, or with this cluster's"
     ),
     "InvalidAuthenticationInfo": Cause(
-        "the token is not valid for this account",
-        "check the tenant and the client id of the workload identity, and the node's time (NTP)",
+        "the key, the signature or the token is malformed, or not valid for this account",
+        "copy the connection string again; for an identity, check its tenant and client id, and the node's time (NTP)",
     ),
     "KeyBasedAuthenticationNotPermitted": Cause(
         "the account does not permit keys and signatures made from keys",
@@ -109,6 +113,13 @@ CAUSES: Mapping[str, Cause] = {
     "LeaseLost": _ENDED,
     "LeaseNotPresentWithBlobOperation": _ENDED,
     "LeaseNotPresentWithLeaseOperation": _ENDED,
+    # 500 and 503
+    "InternalError": _SERVICE,
+    "OperationTimedOut": Cause("it did not complete the request in time", _SERVICE.remedy),
+    "ServerBusy": Cause(
+        "it limits the requests of the account",
+        "raise sink.roll, or use another account for each consumer, or ask for a higher limit; requests are repeated",
+    ),
     # 400
     "InvalidHeaderValue": Cause(
         "the account does not know the version of the storage API, or a part of a header",

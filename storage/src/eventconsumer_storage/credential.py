@@ -11,10 +11,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from eventconsumer_api.conditions import Reason
-from eventconsumer_api.connection_string import ConnectionStringError, parse_connection_string
+from eventconsumer_api.connection_string import (
+    ConnectionStringError,
+    normal_connection_string,
+    parse_connection_string,
+)
 from eventconsumer_api.endpoints import EndpointProblem
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import Credential
+from eventconsumer_api.host_report import Problem
 
 _IDENTITY_ENV = ("AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
 
@@ -23,12 +28,12 @@ def fingerprint(credentials: Iterable[Credential]) -> str:
     """A hash of all connection string files: it changes when a file is added, changed or removed."""
     digest = hashlib.sha256()
     for credential in credentials:
-        digest.update((_content(credential) or "").encode() + b"\0")
+        digest.update((_bytes(credential) or b"") + b"\0")
     return digest.hexdigest()
 
 
 def read_connection_string(credential: Credential, form: str) -> tuple[str, dict[str, str]]:
-    """The text of a connection string, and its parts by name in lower case.
+    """The text of a connection string on one line, and its parts by name in lower case.
 
     Args:
         credential: Location of the mounted file.
@@ -39,9 +44,34 @@ def read_connection_string(credential: Credential, form: str) -> tuple[str, dict
     """
     text = read_secret(credential, f"a connection string of the form {form}")
     try:
-        return text, parse_connection_string(text)
+        return normal_connection_string(text), parse_connection_string(text)
     except ConnectionStringError as error:
         raise invalid(credential, f"is not a connection string: {error}") from None
+
+
+class SecretMissing(Blocked):
+    """A Secret, or its key, does not exist, or is empty."""
+
+    def __init__(self, credential: Credential, form: str, *, empty: bool) -> None:
+        self._credential = credential
+        self._what = (
+            f"{place(credential)} is empty"
+            if empty
+            else f"Secret {credential.secret}, or its key {credential.key}, does not exist"
+        )
+        self._form = form
+        super().__init__(credential.field, Reason.SECRET_KEY_MISSING, self._message(""))
+
+    def within(self, namespace: str) -> Problem:
+        """The problem, with the command for a namespace."""
+        return self.problem.model_copy(update={"message": self._message(f" -n {namespace}")})
+
+    def _message(self, where: str) -> str:
+        secret, key = self._credential.secret, self._credential.key
+        return (
+            f"{self._what}: create it with kubectl create secret generic {secret}{where} --from-literal={key}='…' "
+            f"(if only the key is missing, add it to the Secret), where … is {self._form}"
+        )
 
 
 def read_secret(credential: Credential, form: str) -> str:
@@ -52,14 +82,15 @@ def read_secret(credential: Credential, form: str) -> str:
         form: Its content, for the message.
 
     Raises:
-        Blocked: The Secret or its key is missing or empty.
+        Blocked: The Secret or its key is missing or empty, or is not text.
     """
-    text = _content(credential)
-    if text:
-        return text
-    missing = "is empty" if text == "" else f"has no key {credential.key}"
-    subject = f"Secret {credential.secret}" if missing.startswith("has") else place(credential)
-    raise Blocked(credential.field, Reason.SECRET_KEY_MISSING, f"{subject} {missing}: create it with {form}")
+    try:
+        text = _content(credential)
+    except UnicodeDecodeError:
+        raise invalid(credential, "is not text in UTF-8: store the text itself, without a further encoding") from None
+    if not text:
+        raise SecretMissing(credential, form, empty=text is not None)
+    return text
 
 
 def check_identity(credential: Credential, reason: Reason) -> None:
@@ -120,9 +151,14 @@ def insecure(credential: Credential, what: str) -> Blocked:
 
 
 def _content(credential: Credential) -> str | None:
+    data = _bytes(credential)
+    return None if data is None else data.decode().strip()
+
+
+def _bytes(credential: Credential) -> bytes | None:
     if credential.connection_string_file is None:
         return None
     try:
-        return Path(credential.connection_string_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
+        return Path(credential.connection_string_file).read_bytes()
+    except OSError:
         return None

@@ -5,7 +5,7 @@ StorageError        a storage call failed: status and code of the response
 ├── Conflict        409, 412: a condition failed, or a lease prevents the request
 ├── Refused         400, 409: storage does not execute the request: a bad container name, an immutability policy
 ├── Damaged         a blob of this consumer cannot be parsed: another program changed it
-├── Unauthorized    401, 403, or no token: the credential is refused
+├── Unauthorized    401, 403, a malformed token (400), or no token: the credential is refused
 └── Unavailable     no response, 429, 5xx, or 409 for a time: try again; the request may or may not have been applied
 
 409 has several causes, so it is classified by its code. `causes` explains the codes to users.
@@ -31,6 +31,8 @@ _FOR_A_TIME = frozenset(
 _PERMANENT = frozenset(
     {"BlobArchived", "BlobBeingRehydrated", "BlobImmutableDueToPolicy", "InvalidBlobType", "SnapshotsPresent"}
 )
+# Of 400, where the Authorization header is malformed: common-rest-api-error-codes
+_OF_CREDENTIAL = frozenset({"InvalidAuthenticationInfo"})
 
 
 class StorageError(EventConsumerError):
@@ -90,7 +92,7 @@ def storage_error(operation: str, error: Exception) -> StorageError:
         return Refused(message, status, code)
     if status in {409, 412}:
         return Conflict(message, status, code)
-    if status in {401, 403} or (isinstance(error, ClientAuthenticationError) and not status):
+    if status in {401, 403} or code in _OF_CREDENTIAL or (isinstance(error, ClientAuthenticationError) and not status):
         return Unauthorized(message, status, code)
     if status in {0, 408, 429} or status >= 500:
         if isinstance(error, ValueError):  # raised by the library before any request

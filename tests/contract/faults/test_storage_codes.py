@@ -148,7 +148,11 @@ async def test_a_renewal_that_storage_cannot_execute_now_does_not_cost_the_lease
         (409, "Unheard", "StorageRefused", ("refuses a request", "blob-service-error-codes")),
         (400, "InvalidHeaderValue", "StorageRefused", ("version of the storage API", "storageApiVersion")),
         (404, "ContainerNotFound", "ContainerInvalid", ("does not exist", "create it")),
-        (503, "ServerBusy", "StorageUnreachable", ("does not respond correctly", "DNS")),
+        (400, "InvalidAuthenticationInfo", "StorageUnauthorized", ("malformed", "copy the connection string again")),
+        (503, "ServerBusy", "StorageUnreachable", ("limits the requests of the account", "raise sink.roll")),
+        (500, "OperationTimedOut", "StorageUnreachable", ("in time", "Azure's service health")),
+        (500, "InternalError", "StorageUnreachable", ("internal error", "Azure's service health")),
+        (503, "Unheard", "StorageUnreachable", ("does not respond correctly", "DNS")),
     ],
 )
 async def test_each_code_is_a_problem_with_its_cause_and_remedy(
@@ -167,6 +171,8 @@ async def test_each_code_is_a_problem_with_its_cause_and_remedy(
     found = problems.storage_problem(problems.SINK, location, raised.value)
     assert found.reason == reason
     assert all(text in found.message for text in (*texts, code, location.container))
+    assert found.message.index(texts[1]) < 300
+    assert code == "Unheard" or (found.field == location.credential.field) == (reason == "StorageUnauthorized")
 
 
 async def test_the_settings_of_the_account_are_told_by_its_answers(

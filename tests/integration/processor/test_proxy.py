@@ -105,7 +105,7 @@ def test_a_host_drains_through_a_proxy_that_requires_a_password(
     }
     host = orders.host(environment=environment)
     missing = host.problem("SecretKeyMissing")
-    assert missing.message == "Secret proxy-secret has no key user: create it with <user>:<password>"
+    assert missing.message.startswith("Secret proxy-secret, or its key user, does not exist: create it with kubectl")
     secret.write_text("drain:wrong")
     for reason in ("EventHubUnreachable", "StorageUnreachable"):
         refused = host.problem(reason)

@@ -79,7 +79,10 @@ def test_a_host_takes_each_change_of_a_secret_without_a_restart_and_shows_no_key
     host = orders.host("orders-host-0", environment={"AZURE_LOG_LEVEL": "debug", "PYTHONASYNCIODEBUG": "1"})
     problem = host.problem("SecretKeyMissing")
     assert problem.field == "spec.eventHub.authentication.connectionStringSecretRef"
-    assert problem.message.startswith("Secret eventHub-secret has no key connectionString: create it")
+    assert problem.message.startswith(
+        "Secret eventHub-secret, or its key connectionString, does not exist: create it with kubectl create secret generic "
+        "eventHub-secret -n shop --from-literal=connectionString="
+    )
     assert host.report().state == "Blocked"
     orders.hub_secret.write_text(orders.emulator.connection_string(orders.hub, "drain", hub_key))
     orders.publish(200)
@@ -109,7 +112,7 @@ def test_a_host_takes_each_change_of_a_secret_without_a_restart_and_shows_no_key
         ),
         (orders.storage_secret, wrong_storage_key, "ConnectionStringInvalid", "", good_storage),
         (orders.storage_secret, nowhere, "StorageUnreachable", "", good_storage),
-        (orders.storage_secret, None, "SecretKeyMissing", "has no key connectionString", good_storage),
+        (orders.storage_secret, None, "SecretKeyMissing", "or its key connectionString, does not exist", good_storage),
     ):
         if text is None:
             secret_file.unlink()

@@ -311,7 +311,7 @@ def test_the_pod_of_that_program_is_like_a_driver_and_goes(shell: Shell) -> None
     cluster.objects["eventconsumers", "shop", "orders"]["spec"]["proxy"] = {"url": "http://proxy.example:3128"}
     level, detail, _ = of_registry(shell.run(cluster, "doctor", "orders", "-o", "json"))
     # The Secret is not mounted where this test runs.
-    assert level == "broken" and detail.endswith("basicSecretRef: Secret registry has no key basic")
+    assert level == "broken" and detail.endswith("basicSecretRef: Secret registry, or its key basic, does not exist")
     (pod,) = cluster.made
     assert cluster.tool_pods == []
     assert pod["metadata"]["labels"]["app.kubernetes.io/component"] not in COMPONENTS, "its egress is not that of hosts"

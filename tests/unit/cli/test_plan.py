@@ -27,13 +27,29 @@ def test_a_manifest_is_planned_without_a_cluster(shell: Shell, manifest: str) ->
     assert seen.code == 0, seen.err
     assert "5,000 events per second of 2.0 kB, 10.0 MB/s, 32 partitions" in seen.out
     assert "10 throughput units" in seen.out
-    assert "the hub cannot be created" in seen.out  # 32 of 32 partitions of a Standard hub
     made = shell.run(FakeCluster(), *command, "-o", "json").json
     assert made["load"]["bytesPerSecond"] == 10_000_000
     assert made["costPerMonth"] == pytest.approx(sum(made["costsPerMonth"].values()), abs=0.05)
     names = ("core-hour", "gib-hour", "writes", "reads", "gb-month", "unit-hour", "million-events")
     prices = [word for name in names for word in ("--price", f"{name}=0")]
     assert shell.run(FakeCluster(), *command, *prices, "-o", "json").json["costPerMonth"] == 0
+
+
+@pytest.mark.parametrize(
+    ("partitions", "said"),
+    [
+        ("25", None),  # 78 %
+        ("26", ", close to the limit; above it, the hub cannot be created"),
+        ("32", ", at the limit; above it, the hub cannot be created"),
+        ("33", ", above the limit: the hub cannot be created"),
+    ],
+)
+def test_a_consequence_is_announced_and_said_only_above_a_limit(
+    shell: Shell, manifest: str, partitions: str, said: str | None
+) -> None:
+    seen = shell.run(FakeCluster(), "plan", "-f", manifest, "--rate", "1", "--partitions", partitions)
+    found = " ".join(seen.out.split()).partition("partitions of a Standard Event Hub, ")[2]
+    assert f", {found}".startswith(said) if said else not found
 
 
 @pytest.mark.parametrize(

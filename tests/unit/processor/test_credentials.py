@@ -50,7 +50,7 @@ def test_entity_path_or_the_spec_names_the_hub(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fields", "reason", "part"),
     [
-        (None, {}, MISSING, "Secret shop-secret has no key connectionString"),
+        (None, {}, MISSING, "Secret shop-secret, or its key connectionString, does not exist"),
         ("  ", {}, MISSING, "key connectionString of Secret shop-secret is empty"),
         ("nonsense", {}, INVALID, "part 1 is not of the form"),
         (HUB, {}, INVALID, "add EntityPath=<hub>"),

@@ -180,5 +180,5 @@ def test_missing_secret_file_names_the_field_and_the_secret() -> None:
     def never(_: Batch) -> int:
         raise AssertionError("the program ran")
 
-    with pytest.raises(ConfigurationError, match=r"spec\.sink\.x: Secret s has no key k: create it"):
+    with pytest.raises(ConfigurationError, match=r"spec\.sink\.x: Secret s, or its key k, does not exist: create it"):
         process(JOB, never, {})

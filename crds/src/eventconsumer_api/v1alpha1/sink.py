@@ -187,8 +187,8 @@ class Sink(Model):
     )
     layout: FileLayout = Field(
         default=FileLayout.SLOTS,
-        description="Slots: files are named by sequence number. Capture: files are named by time, as by Event Hubs "
-        "Capture, with a commit record for each file.",
+        description="Slots: files are named by sequence number. Capture: files are named by time, in the default "
+        "form of Event Hubs Capture, with a commit record for each file.",
     )
     empty_files: bool = Field(
         default=False, description="Layout Capture: write an empty file for each roll.maxSeconds without events."

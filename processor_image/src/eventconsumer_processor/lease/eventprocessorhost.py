@@ -1,4 +1,4 @@
-"""The EventProcessorHost layout: names and bodies of lease blobs, byte for byte as in that library.
+"""The EventProcessorHost layout: names and bodies of lease blobs with the keys of that library.
 
 Reading is lenient (any key order, either spelling, absent values), writing is strict: with the keys and the order of
 the Java or of the .NET library. The Java library reads only its own keys (Gson compares the case: `AzureBlobLease` and

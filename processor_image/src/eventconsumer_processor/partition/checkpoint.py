@@ -39,6 +39,7 @@ from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.partition import marks
 from eventconsumer_processor.sink.gaps import Gap, GapReason
 from eventconsumer_processor.sink.slots import Chain, Genesis, Slot
+from eventconsumer_processor.source.causes import is_about_position
 from eventconsumer_processor.source.hub import Hub, PartitionInfo
 
 
@@ -205,6 +206,8 @@ async def _resolve(partition: str, lease: Lease, hub: Hub, starting: StartingPos
             try:
                 return await hub.locate(partition, wanted, lease.epoch)
             except PositionRefused as error:
+                if not is_about_position(error):
+                    raise
                 field = "offset" if wanted.type is PositionType.OFFSET else "enqueuedTime"
                 problem = problems.start_refused(partition, field, error)
                 raise Blocked(problem.field, Reason(problem.reason), problem.message) from error

@@ -116,6 +116,7 @@ class PartitionManager:
         self._rest_allowed = True
         self._owned: dict[str, _Owned] = {}
         self._acquisitions = Acquisitions(deps, leases, self._begin, self._report_damaged)
+        self._unheard: SourceError | None = None  # the answer to the last query of a silent hub
         self._leases_problem: Problem | None = None  # the leases cannot be listed, or were lost without a renewal
         self._damaged: dict[str, Problem] = {}  # by partition: its lease cannot be used
         self._asked = deps.clock()  # when the hub was last asked for its partitions
@@ -180,7 +181,7 @@ class PartitionManager:
         renewals = (owned.ownership.renewal_problem() for owned in self._owned.values())
         own = [problem for problem in (self._leases_problem, *renewals) if problem]
         if self._deps.heard.silent(self._deps.clock()):
-            own.append(problems.hub_problem(self._deps.config.event_hub, HubUnreachable(SILENT)))
+            own.append(problems.hub_problem(self._deps.config.event_hub, self._unheard or HubUnreachable(SILENT)))
         return [*own, *self._damaged.values(), *pumps]
 
     async def run(self, beat: Callable[[], None]) -> None:
@@ -216,10 +217,15 @@ class PartitionManager:
             await asyncio.sleep(LISTEN_SECONDS * self._deps.rng.uniform(*SCAN_JITTER))
             fleet = self._messages.current()
             if heard.ask(clock(), fleet.hosts if fleet else 1):
-                with contextlib.suppress(SourceError, TimeoutError):
+                self._unheard = None
+                try:
                     async with asyncio.timeout(HUB_QUIET_SECONDS):
                         await self._deps.hub.partition(next(iter(self._owned), self.partition_ids[0]))
                     heard.hear(clock())
+                except SourceError as error:
+                    self._unheard = error
+                except TimeoutError:
+                    pass
 
     async def _pause(self, beat: Callable[[], None]) -> None:
         """Wait until the next scan is due, or until a change requires a scan now."""

@@ -30,6 +30,7 @@ from eventconsumer_processor.errors import (
     ChainEnded,
     Fenced,
     HubBusy,
+    HubNotFound,
     HubUnreachable,
     LeaseInvalid,
     LinkStolen,
@@ -315,19 +316,30 @@ class Pump:
         await self._detach()
         self._failures += 1
         if not isinstance(error, HubUnreachable | Unavailable) or self._failures >= LOST_LINKS:
-            self._link_problem = self._problem_of(error)
+            self._link_problem = await self._problem_of(error)
         self._busy = self._busy + 1 if isinstance(error, HubBusy) else 0
         spread = self._deps.rng.random()
         pause = busy_pause(self._busy, spread) if self._busy else RETRY_SECONDS * (0.5 + spread)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stop.wait(), pause)
 
-    def _problem_of(self, error: EventConsumerError) -> Problem:
+    async def _problem_of(self, error: EventConsumerError) -> Problem:
         if isinstance(error, SourceError):
-            # The hub answered when this host registered, so "not found" means the consumer group.
-            return problems.hub_problem(self._deps.config.event_hub, error, group=True)
+            # The hub answered when this host registered, so "not found" means the consumer group, or a deleted hub.
+            group = not (isinstance(error, HubNotFound) and await self._is_deleted())
+            return problems.hub_problem(self._deps.config.event_hub, error, group=group)
         part = problems.LEASES if isinstance(error, LeaseInvalid) else problems.SINK
         return problems.of(self._deps.config, part, error)
+
+    async def _is_deleted(self) -> bool:
+        try:
+            async with asyncio.timeout(RETRY_SECONDS):
+                await self._deps.hub.describe()
+        except HubNotFound:
+            return True
+        except (SourceError, TimeoutError):
+            return False
+        return False
 
     async def _detach(self) -> None:
         if self._source is not None:

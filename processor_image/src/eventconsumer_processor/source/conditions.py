@@ -24,8 +24,7 @@ _CONDITIONS: dict[str, type[SourceError]] = {
     "amqp:unauthorized-access": HubUnauthorized,
     "com.microsoft:auth-failed": HubUnauthorized,
     "com.microsoft:server-busy": HubBusy,
-    # A position is the only argument of a link: "The supplied offset '...' is invalid. The last offset in the system is
-    # '...'" (Azure/azure-event-hubs-python, issue 13).
+    # Usually the position of a link; `causes.is_about_position` tells the others apart, for messages.
     "com.microsoft:argument-error": PositionRefused,
     "com.microsoft:georeplication:invalid-offset": PositionRefused,
 }
@@ -47,4 +46,4 @@ def error_for(condition: str, text: str, status: int | None = None) -> SourceErr
         text: The error's text.
         status: The status code of a response; None for links and connections.
     """
-    return (_CONDITIONS.get(condition) or _STATUS.get(status or 0, HubUnreachable))(text)
+    return (_CONDITIONS.get(condition) or _STATUS.get(status or 0, HubUnreachable))(text, condition, status)

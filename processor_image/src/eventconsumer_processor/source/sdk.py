@@ -35,6 +35,7 @@ from azure.eventhub.exceptions import EventHubError
 from eventconsumer_api.v1alpha1 import HubTransport, Position
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen, SourceError
+from eventconsumer_processor.source.causes import cause_of
 from eventconsumer_processor.source.conditions import error_for
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 from eventconsumer_processor.source.lastenqueued import last_enqueued
@@ -323,7 +324,7 @@ def source_error(error: BaseException) -> SourceError:
         status = getattr(cause, "status_code", None)  # of a token that $cbs refuses
         for condition in _conditions(cause):
             found = error_for(condition, text, status if isinstance(status, int) else None)
-            if type(found) is not HubUnreachable:
+            if type(found) is not HubUnreachable or cause_of(found):
                 return found
     return HubUnreachable(text)
 

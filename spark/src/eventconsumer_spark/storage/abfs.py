@@ -2,8 +2,9 @@
 
 Invariant: the settings contain the credential, so they are set only in a running session (session.py), never as
 arguments, Spark properties or environment. The host is the host of `spark.output.path`; the drained files are read
-through the same host. ABFS reaches an account with a hierarchical namespace by the dfs endpoint only, so this replaces
-the blob endpoint there. Source: hadoop.apache.org/docs/stable/hadoop-azure/fns_blob.html
+through the same host. ABFS reaches an account with a hierarchical namespace by the dfs endpoint only, and an account
+without one by the blob endpoint only, so this replaces the other one.
+Source: hadoop.apache.org/docs/stable/hadoop-azure/fns_blob.html
 """
 
 from collections.abc import Mapping
@@ -51,8 +52,7 @@ def output_folder(output: str, account: StorageAccount, *, hierarchical: bool | 
     container, at, host = url.netloc.rpartition("@")
     if url.scheme not in ("abfs", "abfss") or not at or not container or not host:
         raise ConfigurationError(
-            f"spark.output.path {output!r}: use abfss://<container>@<account>.dfs.core.windows.net/<folder>, or "
-            "blob instead of dfs for an account without a hierarchical namespace"
+            f"spark.output.path {output!r}: use abfss://<container>@<account>.dfs.core.windows.net/<folder>"
         )
     host, sink = host.lower(), urlsplit(account.endpoint)
     # The credential goes to this host. An endpoint with a path is that of an emulator, whose host differs.
@@ -66,8 +66,8 @@ def output_folder(output: str, account: StorageAccount, *, hierarchical: bool | 
         raise ConfigurationError(
             f"spark.output.path {output!r}: the sink's endpoint {account.endpoint} has no TLS: use abfs:// instead"
         )
-    if hierarchical and service_of(host) == "blob":
-        host = host.replace(".blob.", ".dfs.", 1)
+    if hierarchical is not None and (written := service_of(host)):
+        host = host.replace(f".{written}.", ".dfs." if hierarchical else ".blob.", 1)
     # abfs:// to an endpoint with TLS is changed to abfss://: a connection is never weaker than the sink's.
     return AbfsFolder("abfss" if account.secure else "abfs", container, host, url.path.strip("/"))
 

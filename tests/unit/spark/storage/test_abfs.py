@@ -20,17 +20,13 @@ def test_output_and_input_share_the_host_that_the_user_chose() -> None:
     assert drained.child("x/from=1.parquet") == "abfss://drained@shop.dfs.core.windows.net/x/from=1.parquet"
 
 
-@pytest.mark.parametrize(
-    ("hierarchical", "used"),
-    [(True, "shop.dfs.core.windows.net"), (False, "shop.blob.core.windows.net"), (None, "shop.blob.core.windows.net")],
-)
-def test_an_account_with_a_hierarchical_namespace_is_reached_by_its_dfs_endpoint(
-    hierarchical: bool | None, used: str
-) -> None:
-    output = output_folder("abfss://results@shop.blob.core.windows.net/a", CLOUD, hierarchical=hierarchical)
-    assert str(output) == f"abfss://results@{used}/a"
+@pytest.mark.parametrize("written", ["blob", "dfs"])
+@pytest.mark.parametrize(("hierarchical", "used"), [(True, "dfs"), (False, "blob"), (None, None)])
+def test_the_account_decides_the_endpoint(hierarchical: bool | None, used: str | None, written: str) -> None:
+    output = output_folder(f"abfss://results@shop.{written}.core.windows.net/a", CLOUD, hierarchical=hierarchical)
+    assert str(output) == f"abfss://results@shop.{used or written}.core.windows.net/a"
     settings = hadoop_settings(CLOUD, output.host, {})
-    assert ("fs.azure.fns.account.service.type" in settings) == (hierarchical is not True)
+    assert ("fs.azure.fns.account.service.type" in settings) == ((used or written) == "blob")
 
 
 def test_output_may_be_the_root_of_a_container() -> None:
