@@ -105,6 +105,7 @@ RULES: Mapping[str, Rule] = {
     "delete leases": Rule(0.3, (), World.delete_leases),
     "retention": Rule(3, (PARTITION, 12), lambda w, p, n: w.at(p, Stream.retain, n)),
     "redeliver": Rule(2, (PARTITION, 9), lambda w, p, n: w.at(p, Stream.redeliver, n)),
+    "start early": Rule(1, (PARTITION, 9), lambda w, p, n: w.at(p, Stream.start_early, n)),
     "skip": Rule(1, (PARTITION, 4), lambda w, p, n: w.at(p, Stream.skip, n + 1)),
     "drop link": Rule(2, (PARTITION,), lambda w, p: w.at(p, Stream.drop)),
     "freeze link": Rule(1, (PARTITION,), lambda w, p: w.at(p, Stream.freeze)),

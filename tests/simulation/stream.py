@@ -177,6 +177,10 @@ class Stream:
         if reader := self.link(number):
             reader.position -= back
 
+    def start_early(self, number: int, count: int) -> None:
+        """The next links start before their position."""
+        self.hub.partitions[self.partition(number)].early = count
+
     def skip(self, number: int, count: int) -> None:
         """A link leaves events out, once."""
         reader = self.link(number)

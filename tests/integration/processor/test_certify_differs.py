@@ -157,6 +157,15 @@ async def test_another_hub(namespace: Namespace, emulator: EmulatorProcess, monk
         assert (found, "not delivered" in detail) == (DIFFERS, True), (check, detail)
     admin.unfreeze()
 
+    admin.put_events("orders", "1", [(b"%d" % number, {}) for number in range(20)])
+    await hub.look(namespace)
+    for early, partition in ((1, "0"), (4, "1")):
+        admin.start_early(early, partition=partition)
+        for check in ("after-number", "at-number", "at-end"):
+            found, detail = await outcome(check, namespace)
+            assert (found, f"partition {partition}: " in detail) == (DIFFERS, True), (check, detail)
+        admin.clear_faults()
+
     monkeypatch.setattr(events, "BEYOND", -3)  # a position that exists stands for a hub that takes any
     for check in ("beyond-end-by-number", "beyond-end-by-offset"):
         found, detail = await outcome(check, namespace)

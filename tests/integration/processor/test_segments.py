@@ -67,6 +67,25 @@ def accept(orders: Consumer, *arguments: str, code: int = 0, command: str = "acc
     return report
 
 
+def test_a_failover_is_recognised_over_links_that_start_early(consumer: MakeConsumer) -> None:
+    """Seen on Azure: a link for the events above the last one starts some events before it."""
+    orders = consumer()
+    orders.publish(100, "0")
+    host = orders.host()
+    reached(orders, host, "0")
+    orders.emulator.admin.start_early(4, hub=orders.hub)
+    orders.emulator.admin.drop_connections()
+    orders.publish(20, "0", start=100)
+    reached(orders, host, "0")
+    orders.emulator.admin.fail_over(orders.hub, {"0": 10})
+    orders.publish(30, "0", start=2000)
+    assert "is number 119, offset" in host.problem("HubDiverged").message
+    assert host.terminate() == 0
+    plan = accept(orders)["partitions"][0]
+    assert (plan["diverged"], plan["common"], plan["start"], plan["ahead"]) == (True, 109, 110, 30)
+    assert drained(orders, segment(orders, 1).incarnation, "0") == [(number, number) for number in range(120)]
+
+
 @pytest.mark.long
 def test_a_failover_that_lost_events_is_not_read_across_until_it_is_accepted(consumer: MakeConsumer) -> None:
     orders = consumer(partitions=2, batches={"trigger": {"files": 1, "ageSeconds": 3600}})

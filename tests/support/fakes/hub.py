@@ -26,6 +26,7 @@ class FakePartition:
     era: int = 0  # by one with each failover that loses events: events behind it have other times and offsets
     eras: dict[int, int] = field(default_factory=dict)  # of events, where it is not 0
     opened: int = 0  # links
+    early: int = 0  # by how many numbers new links start before their position
     undecoded: set[int] = field(default_factory=set)  # events that no reader can decode
     clock: Callable[[], int] | None = None  # of its broker, milliseconds since 1970; None: times follow from numbers
     times: dict[int, int] = field(default_factory=dict)  # of events, where there is a clock
@@ -126,7 +127,7 @@ class FakeHub:
             raise LinkStolen("a reader with a higher epoch is there")
         if found.reader:
             found.reader.stolen = True
-        found.reader = FakeSource(found, after, epoch)
+        found.reader = FakeSource(found, after - found.early, epoch)
         return found.reader
 
     async def locate(self, partition: str, position: Position, epoch: int) -> int:

@@ -81,6 +81,10 @@ class Calls:
             reader.next = number
         self._broker.pump()
 
+    def start_early(self, hub: str, partition: str, events: int) -> None:
+        """Let new readers start so many numbers before their position."""
+        self._partition(hub, partition).early = events
+
     def freeze(self, hub: str, partition: str) -> None:
         """Send nothing to the present readers any more."""
         for reader in self._readers(hub, partition):

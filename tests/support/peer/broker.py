@@ -336,7 +336,7 @@ class Client(asyncio.Protocol):
         selector.rewind()
         filters = selector.get_object() if selector.next() else {}
         texts = [value.value if isinstance(value, proton.Described) else value for value in (filters or {}).values()]
-        reader.next = partition.start_of(texts[0]) if texts else partition.start
+        reader.next = max(0, (partition.start_of(texts[0]) if texts else partition.start) - partition.early)
         others = [one for one in self.broker.readers() if one.partition is partition and one.epoch is not None]
         if any(reader.epoch is None or one.epoch > reader.epoch for one in others):
             raise _STOLEN

@@ -85,6 +85,7 @@ class Partition:
     id: str
     events: list[Event] = field(default_factory=list)
     start: int = 0
+    early: int = 0  # by how many numbers new readers start before their position
     templates: dict[Any, _Template] = field(default_factory=dict)
 
     @property

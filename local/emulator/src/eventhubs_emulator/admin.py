@@ -20,6 +20,7 @@
     POST   /faults/detach                            condition?, description? and a selection
     POST   /faults/freeze, /faults/unfreeze          links that send no events: a selection
     POST   /faults/late                              attaches that are not answered yet: a selection
+    POST   /faults/early                             new readers start before their position: events, and a selection
     POST   /faults/refuse                            attaches to refuse: condition?, description?, times?, a selection
     POST   /faults/busy                              answer com.microsoft:server-busy: a selection
     POST   /faults/delay                             seconds before each write of events and responses: seconds
@@ -29,8 +30,8 @@
     DELETE /faults                                   end every lasting fault
 
 A selection is any of hub, partition, group, connection, kind ("reader" or "producer"); without one, it contains all
-links of these kinds. Detach and refuse also know the kinds "cbs" and "management". Freeze, late, refuse, busy, delay
-and cbs last until they are ended; the others happen once.
+links of these kinds. Detach and refuse also know the kinds "cbs" and "management". Freeze, late, early, refuse, busy,
+delay and cbs last until they are ended; the others happen once.
 """
 
 import base64
@@ -39,7 +40,7 @@ from typing import Any
 
 from .broker import Broker, Connected
 from .errors import BadRequest, LinkFailed, NotFound, UsageError
-from .faults import CbsFault, Faults, Refusal, Selection
+from .faults import CbsFault, Early, Faults, Refusal, Selection
 from .http import Call
 from .hub import Hub
 from .messages import Event, encode_event
@@ -189,6 +190,8 @@ class Admin:
                 faults.frozen = [] if selection == Selection() else [s for s in faults.frozen if s != selection]
             case "late":
                 faults.late.append(selection)
+            case "early":
+                faults.early.append(Early(selection, call.need("events", int)))
             case "refuse":
                 faults.refusals.append(Refusal(selection, _error(call, "amqp:internal-error"), call.get("times", int)))
             case "busy":

@@ -165,6 +165,10 @@ class AdminClient:
         """Leaves attaches without an answer until the faults are cleared."""
         self.call("POST", "/faults/late", **selection)
 
+    def start_early(self, events: int, **selection: Any) -> None:
+        """Lets new readers start so many sequence numbers before the position that they request."""
+        self.call("POST", "/faults/early", events=events, **selection)
+
     def refuse(
         self, condition: str | None = None, description: str | None = None, times: int | None = None, **selection: Any
     ) -> None:

@@ -62,6 +62,14 @@ class Refusal:
     remaining: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Early:
+    """Readers that start before their position, by ``events`` sequence numbers."""
+
+    selection: Selection
+    events: int
+
+
 @dataclass(slots=True)
 class CbsFault:
     """The failure of ``$cbs``: a status, or no response if the status is None."""
@@ -77,6 +85,7 @@ class Faults:
     Attributes:
         frozen: links that get no events, although they have credit.
         late: links whose attach is answered only when this fault has ended.
+        early: new readers that start before the position that they request.
         refusals: attaches to refuse with an error.
         busy: producers and new readers that get ``com.microsoft:server-busy``.
         delay: seconds to wait before each write of events and each response to a producer.
@@ -85,6 +94,7 @@ class Faults:
 
     frozen: list[Selection] = field(default_factory=list)
     late: list[Selection] = field(default_factory=list)
+    early: list[Early] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     busy: list[Selection] = field(default_factory=list)
     delay: float = 0.0
@@ -97,6 +107,10 @@ class Faults:
     def is_late(self, endpoint: Endpoint) -> bool:
         """Whether the attach of the link must wait."""
         return any(selection.matches(endpoint) for selection in self.late)
+
+    def early_by(self, endpoint: Endpoint) -> int:
+        """By how many sequence numbers a new reader starts before its position."""
+        return max((each.events for each in self.early if each.selection.matches(endpoint)), default=0)
 
     def check_busy(self, endpoint: Endpoint) -> None:
         """Raises ``server-busy`` if the endpoint is throttled."""

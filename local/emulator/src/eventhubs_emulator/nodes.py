@@ -73,7 +73,8 @@ class Reader(Outgoing):
         epoch = (attach.properties or {}).get(EPOCH)
         self.epoch: int | None = epoch if isinstance(epoch, int) else None
         self.metrics = RUNTIME_METRIC in attach.desired_capabilities
-        self.position = start_of(parse_selector(selector_of(attach.source)), self.partition)
+        start = start_of(parse_selector(selector_of(attach.source)), self.partition)
+        self.position = max(0, start - broker.faults.early_by(self.endpoint))
         self.sent = 0
         self._credit_at = broker.clock() / 1000  # when the reader last had credit
         channel, handle = session.channel.to_bytes(2, "big"), self.handle.to_bytes(4, "big")

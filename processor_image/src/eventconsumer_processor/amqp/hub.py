@@ -7,7 +7,6 @@ expired, or cannot be renewed on it.
 """
 
 import asyncio
-import calendar
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, Link
 from eventconsumer_processor.source.budget import Budget
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
 from eventconsumer_processor.source.lastenqueued import CAPABILITY
-from eventconsumer_processor.source.locate import locate
+from eventconsumer_processor.source.locate import locate, milliseconds
 
 FILE_SECONDS = 0.5
 FILE_PART = 20  # share of the maximum age of a file
@@ -220,8 +219,9 @@ class AmqpHub:
     async def locate(self, partition: str, position: Position, epoch: int) -> int:
         """See `Hub`."""
 
-        async def open_at(where: str | datetime) -> Source:
-            return await self._open(partition, events_at(where), epoch, prefetch=1)
+        async def open_at(where: str | datetime | int) -> Source:
+            selector = events_after(where) if isinstance(where, int) else events_at(where)
+            return await self._open(partition, selector, epoch, prefetch=1)
 
         return await locate(partition, position, await self.partition(partition), open_at, REQUEST_SECONDS)
 
@@ -319,8 +319,7 @@ def events_after(number: int) -> str:
 def events_at(where: str | datetime) -> str:
     """The filter for the event at an offset or a time, and all events after it."""
     if isinstance(where, datetime):
-        milliseconds = calendar.timegm(where.utctimetuple()) * 1000 + where.microsecond // 1000
-        return f"amqp.annotation.x-opt-enqueued-time >= '{milliseconds}'"
+        return f"amqp.annotation.x-opt-enqueued-time >= '{milliseconds(where)}'"
     return f"amqp.annotation.x-opt-offset >= '{where}'"
 
 

@@ -7,7 +7,7 @@ The filters that the official clients send: Azure/azure-sdk-for-net, EventPositi
 """
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ from eventconsumer_processor.source.hub import PartitionInfo, Source
 WAIT_SECONDS = 20.0  # for an event that is there
 QUIET_SECONDS = 3.0  # without an event, where there is none
 SAMPLE = 200  # of the newest events of a partition
+PLACES = 4  # partitions that are read at several positions
 SENT = 5
 LARGE_BYTES = 900 * 1024  # below 1 MB, the limit of the standard tier
 BEYOND = 1000
@@ -130,17 +131,22 @@ async def _earliest(namespace: Namespace) -> str:
 
 
 async def _after_number(namespace: Namespace) -> str:
-    partition, info = await _used(namespace)
-    batch = await _newest(namespace, partition, info)
-    found = await _first(namespace, namespace.hub.open(partition, batch.last - 1, 1, 1))
-    return _is(found, f"the event after {batch.last - 1}", batch.last)
+    return await _numbers(namespace, "the event after {}", lambda number: _BY_NUMBER.format(number - 1), -1)
 
 
 async def _at_number(namespace: Namespace) -> str:
-    partition, info = await _used(namespace)
-    batch = await _newest(namespace, partition, info)
-    found = await _first(namespace, namespace.hub.open_where(partition, _AT_NUMBER.format(batch.last), 1))
-    return _is(found, f"the event {batch.last}", batch.last)
+    return await _numbers(namespace, "the event {}", _AT_NUMBER.format, 0)
+
+
+async def _numbers(namespace: Namespace, what: str, selector: Callable[[int], str], shift: int) -> str:
+    """Read the oldest, a middle and the newest of the sampled events of several partitions, each by its number."""
+    seen = []
+    for partition, info in await _several(namespace):
+        numbers = (await _newest(namespace, partition, info)).numbers.tolist()
+        for number in sorted({numbers[0], numbers[len(numbers) // 2], numbers[-1]}):
+            found = await _first(namespace, namespace.hub.open_where(partition, selector(number), 1))
+            seen.append(_is(found, f"partition {partition}: {what.format(number + shift)}", number))
+    return "; ".join(seen)
 
 
 async def _after_offset(namespace: Namespace) -> str:
@@ -171,13 +177,15 @@ async def _at_time(namespace: Namespace) -> str:
 
 
 async def _at_end(namespace: Namespace) -> str:
-    partition, _ = await _used(namespace)
-    last = (await namespace.hub.partition(partition)).last
-    source = await _opened(namespace, namespace.hub.open(partition, last, 1, 1))
-    batch = await source.receive(1, QUIET_SECONDS)
-    if len(batch) and batch.first <= last:
-        raise Differs(f"a reader after {last} gets event {batch.first}")
-    return f"a reader after the last event, {last}, is attached and waits"
+    seen = []
+    for partition, info in await _several(namespace):
+        last = info.last
+        source = await _opened(namespace, namespace.hub.open(partition, last, 1, 1))
+        batch = await source.receive(1, QUIET_SECONDS)
+        if len(batch) and batch.first <= last:
+            raise Differs(f"partition {partition}: a reader after {last} gets event {batch.first}")
+        seen.append(f"partition {partition}: a reader after the last event, {last}, is attached and waits")
+    return "; ".join(seen)
 
 
 async def _beyond_number(namespace: Namespace) -> str:
@@ -261,6 +269,20 @@ async def _used(namespace: Namespace, remedy: str = "use --send, or a hub with e
     raise Skipped(": ".join(filter(None, ("no partition has events", remedy))))
 
 
+async def _several(namespace: Namespace) -> list[tuple[str, PartitionInfo]]:
+    """Partitions with events, at most `PLACES`.
+
+    Raises:
+        Skipped: There is none.
+    """
+    found = [await _used(namespace)]
+    for partition, info in namespace.partitions.items():
+        if len(found) < PLACES and partition != found[0][0] and not info.is_empty:
+            now = namespace.partitions[partition] = await namespace.hub.partition(partition)
+            found += [] if now.is_empty else [(partition, now)]
+    return found
+
+
 async def _newest(namespace: Namespace, partition: str, info: PartitionInfo) -> EventBatch:
     """The newest events of a partition, at most `SAMPLE`, up to its last one at the time of `info`.
 
@@ -324,6 +346,7 @@ def _number(found: int, what: str, number: int, latest: int | None = None) -> st
 
 _REPORT = "report it with this output: until then, do not use the hub"
 _LOST = "events are not read, or read twice, after a host opens a partition"
+_PLACE = "a later start loses events; an earlier one costs time, as hosts drop the events before their position"
 
 EVENTS: tuple[Assumption[Namespace], ...] = (
     Assumption("unused", "A reader from the beginning gets the first event of a partition that never had one.",
@@ -332,9 +355,8 @@ EVENTS: tuple[Assumption[Namespace], ...] = (
                "lag and scaling are wrong", _REPORT, _send, (SEND,)),
     Assumption("earliest", "A reader from the beginning starts at the first retained event.",
                _LOST, _REPORT, _earliest),
-    Assumption("after-number", "A reader after a number starts at the next event.", _LOST, _REPORT, _after_number),
-    Assumption("at-number", "A reader at a number starts at this event.",
-               "hosts cannot recognise the hub after a failover", _REPORT, _at_number),
+    Assumption("after-number", "A reader after a number starts at the next event.", _PLACE, _REPORT, _after_number),
+    Assumption("at-number", "A reader at a number starts at this event.", _PLACE, _REPORT, _at_number),
     Assumption("after-offset", "A reader after an offset starts at the next event.",
                "spec.startingPosition of type Offset starts at a wrong event", "use type SequenceNumber",
                _after_offset),
@@ -344,7 +366,8 @@ EVENTS: tuple[Assumption[Namespace], ...] = (
                "spec.startingPosition of type EnqueuedTime starts at a wrong event", "use type SequenceNumber",
                _at_time),
     Assumption("at-end", "A reader after the last event is attached, and waits.",
-               "a host that has read everything opens its links again and again", _REPORT, _at_end),
+               "a host that has read everything opens its links again and again; an earlier event is dropped",
+               _REPORT, _at_end),
     Assumption("beyond-end-by-number", "A reader after a number beyond the end is refused as a position error.",
                "the condition after a failover names another cause", _REPORT, _beyond_number),
     Assumption("beyond-end-by-offset", "A reader after an offset beyond the end is refused as a position error.",

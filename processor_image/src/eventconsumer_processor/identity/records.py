@@ -36,6 +36,7 @@ from eventconsumer_processor.identity.segments import is_superseded
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.source import offsets
+from eventconsumer_processor.source.first import first_from
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_storage.blobs import Blob, BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged, NotFound, StorageError
@@ -354,8 +355,8 @@ async def _offset_at(hub: Hub, lease: Lease, number: int) -> str:
     """Offset of the event with a sequence number; empty if the hub does not deliver it."""
     source = await hub.open(lease.partition, number - 1, lease.epoch, 1)
     try:
-        batch = await source.receive(1, LOOK_SECONDS)
-        return batch.last_offset if len(batch) and batch.first == number == batch.last else ""
+        found = await first_from(source, number, LOOK_SECONDS)
+        return found.last_offset if found is not None and found.first == number else ""
     finally:
         await source.close()
 

@@ -20,6 +20,7 @@ from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.partition.checkpoint import walk
 from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.sink.slots import Chain, utc_now
+from eventconsumer_processor.source.first import first_from
 from eventconsumer_processor.source.hub import Hub, HubInfo
 
 EPOCH = 0
@@ -160,9 +161,9 @@ async def _read(hub: Hub, partition: str, number: int) -> Position | None:
         return None
     source = await hub.open(partition, number - 1, EPOCH, 1)
     try:
-        batch = await source.receive(1, WAIT_SECONDS)
+        found = await first_from(source, number, WAIT_SECONDS)
     finally:
         await source.close()
-    if not len(batch):
+    if found is None:
         raise HubUnreachable(f"event {number} of partition {partition} did not arrive within {WAIT_SECONDS:.0f} s")
-    return Position(sequence_number=batch.first, offset=batch.head(1).last_offset) if batch.first == number else None
+    return Position(sequence_number=number, offset=found.last_offset) if found.first == number else None

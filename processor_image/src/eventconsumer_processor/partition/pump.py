@@ -243,13 +243,16 @@ class Pump:
             )
 
     async def _recognise(self, mark: EventMark, info: PartitionInfo) -> None:
-        """Compare the first event of the link with the last event that was read.
+        """Compare the event at the mark with the last event that was read.
+
+        Only a higher number as the first one means that the event was removed: a link may start early (see
+        `source.first`).
 
         Raises:
             Blocked: They differ.
             HubUnreachable: The link delivers no event.
         """
-        first, source = await self._first(), self._source
+        first, source = await self._first(mark.sequence_number), self._source
         if first is None:
             if self._stop.is_set() or source is None:
                 return
@@ -265,15 +268,18 @@ class Pump:
             await self._check_created(info)
             await self._accept(first)
 
-    async def _first(self) -> EventBatch | None:
-        """The first event of the link; None if none arrived in time."""
+    async def _first(self, number: int) -> EventBatch | None:
+        """The link's first event from `number` on; None if none arrived in time. Earlier ones are dropped."""
         assert self._source is not None  # noqa: S101 - set by _open
         deadline = self._deps.clock() + self._deps.config.processing.max_wait_seconds
         while not self._stop.is_set() and self._deps.clock() < deadline:
             batch = await self._source.receive(1, POLL_SECONDS)
             self._held.keeper.check()
             if len(batch):
-                return batch
+                if batch.last >= number:
+                    return batch
+                self._deps.metrics.dropped.labels(self._partition).inc(len(batch))
+                deadline = self._deps.clock() + self._deps.config.processing.max_wait_seconds
         return None
 
     async def _compare(self, mark: EventMark, found: EventMark, info: PartitionInfo) -> None:

@@ -133,16 +133,18 @@ class SdkHub:
 
     async def open(self, partition: str, after: int, epoch: int, prefetch: int) -> "SdkSource":
         """See `Hub`."""
-        where = "-1" if after < 0 else after  # see `amqp.hub.events_after`
-        source = SdkSource(self._consumer(partition, where, prefetch, owner_level=epoch), prefetch)
+        source = SdkSource(self._consumer(partition, _after(after), prefetch, owner_level=epoch), prefetch)
         await source.open()
         return source
 
     async def locate(self, partition: str, position: Position, epoch: int) -> int:
         """See `Hub`."""
 
-        async def open_at(where: str | datetime) -> SdkSource:
-            source = SdkSource(self._consumer(partition, where, 1, owner_level=epoch, inclusive=True), prefetch=1)
+        async def open_at(where: str | datetime | int) -> SdkSource:
+            after = isinstance(where, int)
+            place = _after(where) if isinstance(where, int) else where
+            consumer = self._consumer(partition, place, 1, owner_level=epoch, inclusive=not after)
+            source = SdkSource(consumer, prefetch=1)
             await source.open()
             return source
 
@@ -298,6 +300,11 @@ class SdkSource:
 
     async def _take(self, message: Any) -> None:
         self._messages.append(message)
+
+
+def _after(number: int) -> int | str:
+    """See `amqp.hub.events_after`."""
+    return "-1" if number < 0 else number
 
 
 async def _unused_callback(*_: Any) -> None:

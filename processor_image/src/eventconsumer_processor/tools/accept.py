@@ -36,6 +36,7 @@ from eventconsumer_processor.partition.checkpoint import Resume, begin, mark_at,
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain, Genesis, Slot, incarnation
 from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.first import first_from
 from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Damaged
@@ -364,11 +365,11 @@ class _Reader:
             return None
         source = await self._hub.open(self._partition, number - 1, EPOCH, 1)
         try:
-            batch = await source.receive(1, WAIT_SECONDS)
+            found = await first_from(source, number, WAIT_SECONDS)
         finally:
             await source.close()
-        if len(batch):
-            return marks.same(mark, marks.last_of(batch.head(1))) if batch.first == number else None
+        if found is not None:
+            return marks.same(mark, marks.last_of(found)) if found.first == number else None
         if number == self.info.last:  # log compaction may have removed it
             return marks.same(mark, marks.end_of(self.info))
         raise self._silent(number)
@@ -392,8 +393,8 @@ class _Reader:
                     if self.info.last == last:  # log compaction may have removed the newest events
                         break
                     raise self._silent(reached + 1)
-                found += [mark for mark in _marks(batch) if mark.sequence_number <= last]
-                reached = batch.last
+                found += [mark for mark in _marks(batch.rising().after(reached)) if mark.sequence_number <= last]
+                reached = max(reached, batch.last)
         finally:
             await source.close()
         return found

@@ -33,6 +33,9 @@ class World(Protocol):
     def redeliver(self, number: int) -> None:
         """Let the attached reader go on from a number again."""
 
+    def start_early(self, events: int) -> None:
+        """Let new links start before their position."""
+
     def drop(self) -> None:
         """Lose the reader's connection."""
 
@@ -67,6 +70,10 @@ class Fake:
     def redeliver(self, number: int) -> None:
         """See `World`."""
         self._reader().position = number - 1
+
+    def start_early(self, events: int) -> None:
+        """See `World`."""
+        self.fake.partitions["0"].early = events
 
     def drop(self) -> None:
         """See `World`."""
@@ -107,6 +114,10 @@ class Emulated:
         """See `World`."""
         self.admin.redeliver(number, hub="orders", partition="0")
 
+    def start_early(self, events: int) -> None:
+        """See `World`."""
+        self.admin.start_early(events, hub="orders", partition="0")
+
     def drop(self) -> None:
         """See `World`."""
         self.admin.drop_connections()
@@ -145,6 +156,10 @@ class Peered:
     def redeliver(self, number: int) -> None:
         """See `World`."""
         self.peer.call("redeliver", number=number, **self.place)
+
+    def start_early(self, events: int) -> None:
+        """See `World`."""
+        self.peer.call("start_early", events=events, **self.place)
 
     def drop(self) -> None:
         """See `World`."""
@@ -303,6 +318,14 @@ async def test_events_may_come_again(world: World) -> None:
     world.redeliver(2)
     world.produce(1)
     assert await numbers(source, 3) == [2, 3, 4]
+    await source.close()
+
+
+async def test_a_link_may_start_before_its_position(world: World) -> None:
+    world.produce(6)
+    world.start_early(3)
+    source = await world.hub.open("0", 4, 1, 100)
+    assert await numbers(source, 4) == [2, 3, 4, 5]
     await source.close()
 
 

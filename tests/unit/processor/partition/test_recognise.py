@@ -195,6 +195,34 @@ async def test_an_event_that_was_compacted_away_is_no_reason_to_stop() -> None:
     await again.stop()
 
 
+@pytest.mark.parametrize("early", [1, 4, 30])
+@virtual
+async def test_a_link_that_starts_early_does_not_hide_that_the_hub_lost_events(early: int) -> None:
+    """The events below the last one that was read prove nothing: it is still compared."""
+    stage = Stage()
+    running = await drained(stage, 20)
+    stage.partition.early = early
+    stage.partition.forget_last(3)
+    stage.partition.add(*bodies(17, 40, "new"))
+    await eventually(lambda: diverged(running))
+    await running.stop()
+    assert in_files(stage) == bodies(0, 19)
+
+
+@pytest.mark.parametrize("early", [1, 30])
+@virtual
+async def test_a_link_that_starts_early_is_read_on_once_the_last_event_came(early: int) -> None:
+    stage = Stage()
+    running = await drained(stage, 20)
+    stage.partition.early = early
+    stage.partition.reader.broken = True  # type: ignore[union-attr]
+    stage.partition.add(*bodies(20, 29))
+    await eventually(lambda: len(stage.rows()) == 30)
+    assert running.pump.problems() == [] and stage.partition.opened == 2
+    await running.stop()
+    assert in_files(stage) == bodies(0, 29)
+
+
 class Silent(FakeHub):
     """Its second link gives nothing."""
 

@@ -1,4 +1,4 @@
-"""The position of an offset: behind the event with this offset, and at the next event if there is none."""
+"""The position of an offset or a time: of the first event that counts, also on a link that starts before it."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -16,14 +16,15 @@ from tests.support.fakes.hub import FakePartition, FakeSource, append_event
 class Source(FakeSource):
     """Its first event has sequence number 7 and a given offset."""
 
-    def __init__(self, offset: str) -> None:
+    def __init__(self, offset: str, time: datetime | None = None) -> None:
         super().__init__(FakePartition(), -1, 1)
         self._offset = offset
+        self._time = int(time.timestamp() * 1000) if time else None
 
     async def receive(self, max_events: int, max_wait: float) -> EventBatch:
         """See `Source`."""
         rows = EventRows()
-        append_event(rows, 7, b"")
+        append_event(rows, 7, b"", time=self._time)
         rows.offsets[0] = self._offset
         return EventBatch.of(rows)
 
@@ -64,7 +65,7 @@ async def test_an_offset_is_compared_with_that_of_the_event_there(wanted: str, f
     [
         (1.0, None, 10),  # after the last event: no link is opened
         (0.5, "30", 7),  # the properties may give whole seconds, so an event at this time may exist
-        (0.5, "", 9),
+        (0.5, "", 9),  # the last event is not delivered either
         (0.0, "30", 7),
     ],
 )
@@ -75,10 +76,12 @@ async def test_a_time_is_compared_with_the_properties_to_the_second(
     wanted = last + timedelta(seconds=seconds)
 
     async def open_at(where: object) -> Source:
-        assert where == wanted
+        assert where == (8 if not offset and asked else wanted)
         assert offset is not None
-        return Source(offset) if offset else Silent()
+        asked.append(where)
+        return Source(offset, wanted) if offset else Silent()
 
+    asked: list[object] = []
     position = Position(type=PositionType.ENQUEUED_TIME, enqueued_time=wanted)
     assert await locate("0", position, PartitionInfo(0, 9, last, False), open_at, 1) == number
 
@@ -91,3 +94,36 @@ async def test_a_link_that_delivers_nothing_at_an_existing_time_is_a_failure() -
     position = Position(type=PositionType.ENQUEUED_TIME, enqueued_time=last)
     with pytest.raises(HubUnreachable, match="delivered no event"):
         await locate("0", position, PartitionInfo(0, 9, last, False), open_at, 1)
+
+
+# Ten events, one per millisecond from the start of 2026, with the offsets 0, 10, ... 90.
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("early", [0, 1, 4, 9])
+@pytest.mark.parametrize(
+    ("wanted", "link", "number"),
+    [
+        ("60", 6, 7),  # the offset of event 6; an inclusive link starts there
+        ("90", 9, 10),
+        (timedelta(milliseconds=6), 6, 6),
+        (timedelta(milliseconds=9), 9, 9),
+        (timedelta(milliseconds=9.5), 9, 9),  # compared by whole milliseconds, as the hub does
+        (timedelta(milliseconds=400), 10, 10),  # after the last event: by its own time, not by whole seconds
+    ],
+)
+async def test_a_link_may_start_before_the_position(
+    wanted: str | timedelta, link: int, number: int, early: int
+) -> None:
+    partition = FakePartition()
+    partition.add(*[b""] * 10)
+
+    async def open_at(where: object) -> FakeSource:
+        start = where + 1 if isinstance(where, int) else link
+        return FakeSource(partition, start - 1 - early, 1)
+
+    if isinstance(wanted, str):
+        position = Position(type=PositionType.OFFSET, offset=wanted)
+    else:
+        position = Position(type=PositionType.ENQUEUED_TIME, enqueued_time=START + wanted)
+    assert await locate("0", position, PartitionInfo(0, 9, START, False), open_at, 0.01) == number

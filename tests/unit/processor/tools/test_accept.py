@@ -84,10 +84,16 @@ async def accepted(stage: World, *, reposition: bool = False) -> Ends:
 
 
 @pytest.mark.parametrize("files", FORMATS, ids=["Parquet", "Avro", "Capture"])
-@pytest.mark.parametrize(("lost", "new"), [(1, 0), (1, 9), (5, 2), (5, 40), (17, 30), (10, 30)])
+@pytest.mark.parametrize(
+    ("lost", "new", "early"),
+    [(1, 0, 0), (1, 9, 0), (5, 2, 0), (5, 40, 0), (17, 30, 0), (10, 30, 0), (5, 40, 4)],
+)
 @virtual
-async def test_the_new_segment_starts_behind_the_last_common_event(files: dict[str, str], lost: int, new: int) -> None:
+async def test_the_new_segment_starts_behind_the_last_common_event(
+    files: dict[str, str], lost: int, new: int, early: int
+) -> None:
     stage = world(files)
+    stage.partition.early = early  # links may start before their position
     await (await stage.drained(25)).stop()
     stage.partition.forget_last(lost)
     stage.partition.add(*bodies(25 - lost, 24 - lost + new, "new"))
