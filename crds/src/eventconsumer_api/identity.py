@@ -91,6 +91,11 @@ class LeaseRecord(Report):
     sink: str = Field(description="Location of that chain, <account>/<container>/<prefix>, for messages.")
     resource: str = Field(description="<namespace>/<name> of the EventConsumer that wrote this, for messages.")
     since: datetime
+    spelling: str = Field(
+        default="",
+        description="Layout AzureSdk: `<namespace>/<hub>/<group>` as in the names of the leases. Empty: in lower case.",
+        exclude_if=lambda spelling: not spelling,  # unknown to hosts of older versions, which only know lower case
+    )
 
 
 class OutputRecord(Report):

@@ -9,6 +9,7 @@ EventConsumerError
 │   │   └── PositionRefused the hub rejects the position of a link, as beyond the end of the partition
 │   └── LinkStolen      a reader with an equal or higher epoch attached: stop, never retry
 ├── LeaseInvalid        the body of a lease blob cannot be parsed
+├── LeasesAmbiguous     there are leases of one consumer group under several spellings of its names
 ├── LeaseLost           another host owns the partition: stop at once, commit nothing
 ├── ChainEnded          `hub accept` ended the chain: continue in the next segment
 ├── NoticeFailed        the endpoint did not acknowledge a notice: send it again
@@ -17,6 +18,8 @@ EventConsumerError
 """
 
 # ruff: noqa: N818 - the names describe the event
+
+from collections.abc import Sequence
 
 from eventconsumer_api.errors import EventConsumerError
 
@@ -61,6 +64,17 @@ class LinkStolen(SourceError):
 
 class LeaseInvalid(EventConsumerError):
     """The body of a lease blob cannot be parsed."""
+
+
+class LeasesAmbiguous(EventConsumerError):
+    """There are leases of one consumer group under several spellings of its names, and no record of their owner."""
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        super().__init__(
+            f"leases of this consumer group exist in {len(folders)} folders whose names differ only in case, or in a "
+            f"port: {' and '.join(folders)}; it is unknown which checkpoints count. Stop the programs that use them, "
+            "keep a copy, and delete the blobs of all but the folder to continue from"
+        )
 
 
 class LeaseLost(EventConsumerError):

@@ -14,6 +14,7 @@ from eventconsumer_processor.errors import (
     ChainEnded,
     HubNotFound,
     HubUnauthorized,
+    LeasesAmbiguous,
     NoticeFailed,
     PositionRefused,
     SourceError,
@@ -271,6 +272,20 @@ def leases_do_not_fit(container: str, folder: str, why: str) -> Problem:
     )
 
 
+def leases_ambiguous(container: str, error: LeasesAmbiguous) -> Problem:
+    """There are leases of the consumer group under several spellings of its names.
+
+    Args:
+        container: The lease container.
+        error: Names the folders.
+    """
+    return Problem(
+        field=f"{LEASES}.container",
+        reason=Reason.LEASE_STORE_IN_USE,
+        message=f"container {container}: {error}",
+    )
+
+
 def checkpoint_above_end(partition: str, reached: int, end: int) -> Problem:
     """The checkpoint is ahead of the files: to continue there would skip events."""
     return Problem(
@@ -368,6 +383,8 @@ def of(config: HostConfig, part: str, error: EventConsumerError) -> Problem:
         return chain_ended(error)
     if isinstance(error, NoticeFailed):
         return notices_failing(error)
+    if isinstance(error, LeasesAmbiguous):
+        return leases_ambiguous(config.leases.location.container, error)
     if isinstance(error, SourceError):
         return hub_problem(config.event_hub, error)
     location = config.leases.location if part == LEASES else config.sink

@@ -294,6 +294,14 @@ async def test_a_listing_is_read_page_by_page(world: World) -> None:
     assert await world.other.list_page("r/") == ([], "")
 
 
+async def test_the_folders_at_a_prefix_are_listed(world: World) -> None:
+    for name in ("p-A/x/1", "p-A/y", "p-a b/1", "p", "q/1"):
+        await world.blobs.put(name, b"x")
+    assert await world.other.folders("p-") == ["p-A/", "p-a b/"]
+    assert await world.other.folders("p-A/") == ["p-A/x/"]
+    assert await world.other.folders("") == ["p-A/", "p-a b/", "q/"]
+
+
 async def test_a_listing_says_of_a_blob_what_its_own_properties_say(world: World) -> None:
     names = ("p/a b&<c>", "p/\u00fc\u4e16", "p/%41", "p/empty", "p/leased", "p/forever")
     for name in names:

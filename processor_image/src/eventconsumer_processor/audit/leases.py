@@ -67,6 +67,14 @@ def ownership(
     return replace(found, owner=owner, epoch=epoch, etag=etag, modified=modified, seconds=seconds)
 
 
+def rival(found: LeaseFacts, blob: str, metadata: Mapping[str, str], modified: datetime) -> LeaseFacts:
+    """Add an ownership blob under another spelling of the names: a later owner counts, its epoch does not."""
+    owner = _lower(metadata).get("ownerid") or ""
+    if not owner or (found.modified is not None and found.modified >= modified):
+        return found
+    return replace(found, blob=blob, owner=owner, modified=modified, seconds=None)
+
+
 def checkpoint(found: LeaseFacts, blob: str, metadata: Mapping[str, str]) -> LeaseFacts:
     """Add a checkpoint blob of the AzureSdk layout: only metadata; some libraries write an empty `sequencenumber`."""
     values = _lower(metadata)

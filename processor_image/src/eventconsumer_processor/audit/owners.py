@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from eventconsumer_api.identity import lease_prefix, lease_record_name
+from pydantic import ValidationError
+
+from eventconsumer_api.identity import LeaseRecord, lease_prefix, lease_record_name
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.audit import leases
 from eventconsumer_processor.audit.chain import ChainAudit
@@ -158,24 +160,42 @@ class LeaseReader:
         found: dict[str, LeaseFacts] = {}
         if not self._hub:
             return found
-        # The host name may have a port, and some libraries do not convert it to lower case.
-        folder = re.compile(
-            rf"{re.escape(self._namespace)}(?::\d+)?/{re.escape(self._hub)}/{re.escape(self._subject.consumer_group)}"
-            r"/(ownership|checkpoint)/([^/]+)",
+        # The host name may have a port, and some libraries do not convert names to lower case.
+        blob = re.compile(
+            rf"({re.escape(self._namespace)}(?::\d+)?/{re.escape(self._hub)}/"
+            rf"{re.escape(self._subject.consumer_group)})/(ownership|checkpoint)/([^/]+)",
             re.IGNORECASE,
         )
-        prefix = self._prefix
-        for start in dict.fromkeys((prefix + self._namespace, prefix + self._namespace.lower())):
+        prefix, spelling = self._prefix, await self._spelling()
+        rivals: list[tuple[str, BlobInfo]] = []
+        first = self._namespace[:1]
+        for start in dict.fromkeys((prefix + first.upper(), prefix + first.lower())):
             async for info in self._subject.container.walk(start):
-                match = folder.fullmatch(info.name[len(prefix) :])
+                match = blob.fullmatch(info.name[len(prefix) :])
                 if match is None:
                     continue
-                kind, partition = match.groups()
+                folder, kind, partition = match.groups()
                 lease = found.get(partition, LeaseFacts(partition, info.name))
-                if kind.lower() == "ownership":
+                if spelling not in {None, folder}:
+                    rivals += [(partition, info)] if kind.lower() == "ownership" else []
+                elif kind.lower() == "ownership":
                     found[partition] = leases.ownership(
                         lease, info.metadata, etag=info.etag, modified=info.last_modified
                     )
                 else:
                     found[partition] = leases.checkpoint(lease, info.name, info.metadata)
+        for partition, info in rivals:
+            lease = found.get(partition, LeaseFacts(partition, info.name))
+            found[partition] = leases.rival(lease, info.name, info.metadata, info.last_modified)
         return found
+
+    async def _spelling(self) -> str | None:
+        """Folder of the leases that hosts use, from the record; None: all count, because there is no record."""
+        name, data = await self.record()
+        if data is None:
+            return None
+        try:
+            spelling = LeaseRecord.model_validate_json(data).spelling
+        except ValidationError:
+            return None
+        return spelling or name.removeprefix(self._prefix).removesuffix(lease_record_name(""))

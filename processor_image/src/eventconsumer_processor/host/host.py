@@ -204,7 +204,9 @@ class Host:
             eras=partial(eras_of, config, info, registration.segments, registration.sink),
             partitions=partitions,
         )
-        record = lease_record(config, info, registration.chain, registration.sink.account, utc_now())
+        spelling = await leases.spelling()
+        account = registration.sink.account
+        record = lease_record(config, info, registration.chain, account, utc_now(), spelling=spelling)
         restore = partial(restore_lease_record, registration.leases, leases.folder, record)
         self._enter(HostState.RUNNING)
         loops = [

@@ -239,12 +239,14 @@ async def claim_leases(
 
     Raises:
         Blocked: It belongs to another hub or to another chain.
+        LeasesAmbiguous: There are leases under several spellings of the names.
         StorageError: A request failed, or the record cannot be parsed.
         SourceError: The hub did not answer.
     """
     folder, container = leases.store.folder.rstrip("/"), config.leases.location.container
-    wanted = lease_record(config, info, chain, sink.account, times.now())
     found = await read_lease_record(leases.blobs, folder)
+    spelling = await leases.store.spelling()
+    wanted = lease_record(config, info, chain, sink.account, times.now(), spelling=spelling)
     if found is None:
         why = await misfit(config, await leases.store.existing(), hub, info)
         found = await read_lease_record(leases.blobs, folder) if why else None  # another host of ours was first
@@ -273,7 +275,9 @@ async def restore_lease_record(leases: BlobStore, folder: str, record: LeaseReco
             await leases.put(name, _encoded(record), if_absent=True)
 
 
-def lease_record(config: HostConfig, info: HubInfo, chain: str, account: str, now: datetime) -> LeaseRecord:
+def lease_record(
+    config: HostConfig, info: HubInfo, chain: str, account: str, now: datetime, *, spelling: str
+) -> LeaseRecord:
     """PURE: the record that a host of this configuration expects.
 
     Args:
@@ -282,6 +286,7 @@ def lease_record(config: HostConfig, info: HubInfo, chain: str, account: str, no
         chain: Identity of the chain.
         account: Name of the storage account of the files.
         now: Wall clock.
+        spelling: See `LeaseRecord.spelling`. A record that is only compared needs none.
     """
     return LeaseRecord(
         namespace=info.namespace,
@@ -291,6 +296,7 @@ def lease_record(config: HostConfig, info: HubInfo, chain: str, account: str, no
         sink=f"{account}/{config.sink.container}/{config.sink.prefix}",
         resource=config.resource.path,
         since=now,
+        spelling=spelling,
     )
 
 

@@ -17,6 +17,7 @@ from eventconsumer_processor.lease import azuresdk, eventprocessorhost
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import FOREIGN_SECONDS
 from eventconsumer_processor.lease.model import Lease
+from eventconsumer_processor.lease.spelling import find_groups, spelled
 from eventconsumer_processor.lease.store import for_each
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
 from eventconsumer_storage.errors import NotFound
@@ -138,22 +139,26 @@ async def _eventprocessorhost(blobs: BlobStore, names: Names) -> dict[str, Lease
 
 
 async def _azuresdk(blobs: BlobStore, names: Names) -> dict[str, LeaseView]:
-    """Libraries differ in the case of names, and a host name can have a port."""
+    """The leases in the spelling of the record; owners under other spellings count too."""
+    names = await spelled(blobs, names)
     found: dict[str, LeaseView] = {}
-    prefix, host = names.prefix.strip(), names.namespace.partition(":")[0]
-    folders = tuple({replace(names, prefix="", namespace=each).folder for each in (names.namespace, host)})
-    for start in dict.fromkeys((prefix + host, prefix + host.lower())):
-        for info in await blobs.list(start, metadata=True):
-            name = info.name.removeprefix(prefix)
-            if not name.lower().startswith(folders):
-                continue
-            *_, kind, partition = name.split("/")
+    groups = await find_groups(blobs, names)
+    for group in sorted(groups, key=lambda group: group.names.folder != names.folder):  # the own one first
+        own = group.names.folder == names.folder
+        for partition, info in group.ownerships.items():
             view = found.get(partition) or LeaseView(Lease(partition), info.name)
-            if kind.lower() == "ownership":
+            if own or _owns_since(view, info):
                 found[partition] = _with_ownership(view, info)
-            elif kind.lower() == "checkpoint":
-                found[partition] = _with_checkpoint(view, info)
+        for partition, info in group.checkpoints.items() if own else ():
+            view = found.get(partition) or LeaseView(Lease(partition), info.name)
+            found[partition] = _with_checkpoint(view, info)
     return found
+
+
+def _owns_since(view: LeaseView, info: BlobInfo) -> bool:
+    """Whether an ownership has an owner, and was written after the one of the view."""
+    later = view.modified is None or view.modified < info.last_modified
+    return later and bool(azuresdk.ownership(info.metadata).owner)
 
 
 def _with_ownership(view: LeaseView, info: BlobInfo) -> LeaseView:
@@ -168,13 +173,13 @@ def _with_ownership(view: LeaseView, info: BlobInfo) -> LeaseView:
 
 
 def _with_checkpoint(view: LeaseView, info: BlobInfo) -> LeaseView:
-    """Add a checkpoint. If two libraries wrote one each, in different case, the later position counts."""
+    """Add a checkpoint."""
     offset = azuresdk.offset_without_number(info.metadata)
     try:
         checkpoint = None if offset else azuresdk.decode_checkpoint(info.metadata)
     except LeaseInvalid as error:
         return replace(view, blob=info.name, damage=str(error))
-    new = _without_negative_number(
+    return _without_negative_number(
         replace(
             view,
             lease=replace(view.lease, checkpoint=checkpoint),
@@ -182,7 +187,6 @@ def _with_checkpoint(view: LeaseView, info: BlobInfo) -> LeaseView:
             offset=checkpoint.offset if checkpoint else offset,
         )
     )
-    return view if view.number is not None and (new.number is None or new.number < view.number) else new
 
 
 def _without_negative_number(view: LeaseView) -> LeaseView:

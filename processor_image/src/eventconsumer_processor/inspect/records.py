@@ -24,7 +24,7 @@ async def read_chain_record(sink: BlobStore, prefix: str) -> Stored[ChainRecord]
 
 
 def expected_lease_record(config: HostConfig, info: HubInfo, chain: str, account: str) -> LeaseRecord:
-    """The record that a host of this configuration expects.
+    """The record that a host of this configuration expects, for comparison: without the spelling of its names.
 
     Args:
         config: The consumer.
@@ -34,4 +34,4 @@ def expected_lease_record(config: HostConfig, info: HubInfo, chain: str, account
     """
     sink = config.sink
     chain = chain or chain_identity(account, sink.container, sink.prefix, incarnation(info))
-    return records.lease_record(config, info, chain, account, utc_now())
+    return records.lease_record(config, info, chain, account, utc_now(), spelling="")

@@ -3,9 +3,10 @@
     {namespace}/{hub}/{group}/ownership/{partition}    ownerid (empty: released)
     {namespace}/{hub}/{group}/checkpoint/{partition}   offset, sequencenumber
 
-Most SDKs write these names in lower case; one does not, so its names are checked too. This project adds keys to the
-ownership that other programs drop when they claim it: `epoch`, `token` of the ownership, and `seconds`, after which an
-owner that no longer writes is considered dead. An ownership without these keys belongs to another program.
+Most SDKs write the first three names in lower case, some as their user spells them: see `spelling`. This project adds
+keys to the ownership that other programs drop when they claim it: `epoch`, `token` of the ownership, and `seconds`,
+after which an owner that no longer writes is considered dead. An ownership without these keys belongs to another
+program.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from eventconsumer_processor.errors import LeaseInvalid
 from eventconsumer_processor.lease.model import Checkpoint
 
+OWNERSHIP, CHECKPOINT = "ownership", "checkpoint"  # folders
 NO_OFFSET = "no offset"
 MAX_TEXT = 1024  # maximum length of an offset: metadata has at most 8 KiB
 
@@ -26,27 +28,35 @@ class Names:
     namespace: str
     hub: str
     group: str
+    spelling: str = ""  # `<namespace>/<hub>/<group>` as in the names of the blobs; empty: lower case
+
+    @property
+    def home(self) -> str:
+        """The folder in lower case: the record of the leases is beside it, whatever the spelling."""
+        return f"{self.prefix.strip()}{self._path}/"
 
     @property
     def folder(self) -> str:
         """Prefix of the names of all blobs."""
-        return f"{self.prefix.strip()}{self._path.lower()}/"
+        return f"{self.prefix.strip()}{self.spelling or self._path}/"
+
+    @property
+    def levels(self) -> tuple[tuple[str, ...], ...]:
+        """Namespace, hub and group in lower case. A host name may have a port, which some libraries leave out."""
+        host = self.namespace.lower()
+        return (host, host.partition(":")[0]), (self.hub.lower(),), (self.group.lower(),)
 
     def ownership(self, partition: str) -> str:
         """The blob that names the owner."""
-        return f"{self.folder}ownership/{partition}"
+        return f"{self.folder}{OWNERSHIP}/{partition}"
 
     def checkpoint(self, partition: str) -> str:
         """The checkpoint's blob."""
-        return f"{self.folder}checkpoint/{partition}"
-
-    def as_written(self, partition: str) -> str:
-        """The checkpoint's blob of the SDK that keeps the case of names."""
-        return f"{self.prefix.strip()}{self._path}/checkpoint/{partition}"
+        return f"{self.folder}{CHECKPOINT}/{partition}"
 
     @property
     def _path(self) -> str:
-        return f"{self.namespace}/{self.hub}/{self.group}"
+        return f"{self.namespace}/{self.hub}/{self.group}".lower()
 
 
 @dataclass(frozen=True, slots=True)

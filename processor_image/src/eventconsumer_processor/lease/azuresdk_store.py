@@ -5,6 +5,9 @@ when an observing host has *seen* no change for long enough by its own clock: cl
 no effect. Hosts of this project write this time into the blob. For another program it follows from the intervals
 between its claims (`Rhythm`), which its settings decide and its blobs do not name.
 
+Owners under another spelling of the names (`spelling`) do not see the owners under this one. So a partition with such
+an owner that lives is left to it, and reported.
+
 An SDK processor attaches with epoch 0 directly after its claim, is refused while the former owner still reads, and
 releases the partition. So a partition that is released shortly after a host of this project owned it is reserved for
 the claimant, which finds no reader at its next attempt.
@@ -21,12 +24,14 @@ from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease import azuresdk as layout
 from eventconsumer_processor.lease.azuresdk import Names, Ownership
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable
+from eventconsumer_processor.lease.spelling import Group, read_group, spelled, spellings
 from eventconsumer_processor.lease.store import ACQUIRE_ATTEMPTS, for_each
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
 from eventconsumer_storage.errors import Conflict, NotFound, StorageError, Unavailable
 
 FOREIGN_SECONDS = 120  # longest time without a change after which another program's ownership expires
 MISSED = 2.5  # intervals: one claim may fail
+SPELLINGS_SECONDS = 600.0  # between two looks for other spellings, each of several requests
 HANDOVER_SECONDS = 45.0  # above the maximum time between two claims of an SDK processor
 REWRITE_ATTEMPTS = 3
 
@@ -70,10 +75,13 @@ class AzureSdkStore:
 
     def __init__(self, blobs: BlobStore, names: Names, seconds: int, clock: Callable[[], float]) -> None:
         self._blobs = blobs
-        self._names = names
+        self._given = names
+        self._found: Names | None = None  # with their spelling
+        self._others: list[Names] = []  # other spellings
+        self._looked = float("-inf")  # for them
         self._seconds = seconds
         self._clock = clock
-        self._sights: dict[str, _Sight] = {}
+        self._sights: dict[str, _Sight] = {}  # by name of the ownership
         self._rhythms: dict[str, Rhythm] = {}  # by owner; of other programs
         self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # one write of an ownership at a time
         self._epochs: dict[str, int] = {}  # partition -> highest epoch seen: foreign claims drop it from the blob
@@ -86,50 +94,55 @@ class AzureSdkStore:
     @property
     def folder(self) -> str:
         """See `LeaseStore`."""
-        return self._names.folder
+        return self._given.home
+
+    async def spelling(self) -> str:
+        """See `LeaseStore`."""
+        return (await self._names()).spelling
 
     async def existing(self) -> Sequence[Lease]:
         """See `LeaseStore`. Liveness of an owner is only visible over time, so no lease counts as leased."""
         try:
-            listed = await self._blobs.list(self._names.folder)
+            group = await read_group(self._blobs, await self._names())
         except NotFound:  # the container
             return []
-        names = dict.fromkeys(info.name.removeprefix(self._names.folder).partition("/")[2] for info in listed)
         found: list[Lease] = []
-
-        async def look(partition: str) -> None:
-            with contextlib.suppress(LeaseInvalid, NotFound):
-                found.append(replace(await self.read(partition), leased=False))
-
-        await for_each(names, look)
+        for partition in group.partitions:
+            with contextlib.suppress(LeaseInvalid):
+                lease = _lease(partition, group.ownerships.get(partition))
+                found.append(self._with_checkpoint(lease, group.checkpoints.get(partition)))
         return found
 
     async def list(self, partitions: Iterable[str]) -> Listing:
         """See `LeaseStore`."""
-        listed = await self._blobs.list(self._names.folder, metadata=True)
-        found = {info.name: info for info in listed}
+        names = await self._names()
+        group = await read_group(self._blobs, names)
+        rivals = await self._rivals(group)
         leases: dict[str, Lease] = {}
         invalid: dict[str, Unusable] = {}
         for partition in partitions:
-            owned = found.get(self._names.ownership(partition))
+            owned = group.ownerships.get(partition)
             lease = _lease(partition, owned)
-            lease = replace(lease, leased=self._is_leased(lease, owned))
+            lease = replace(lease, leased=self._is_leased(names.ownership(partition), owned))
             self._remember(lease)
-            reached = found.get(self._names.checkpoint(partition))
             try:
-                leases[partition] = self._with_checkpoint(lease, reached)
+                leases[partition] = self._with_checkpoint(lease, group.checkpoints.get(partition))
             except LeaseInvalid as error:
                 invalid[partition] = Unusable(
                     str(error), "Delete the blob to start without it, or set its metadata", rebuild=lease
                 )
+            if rival := rivals.get(partition):
+                leases.pop(partition, None)
+                invalid[partition] = _left_to(rival, names)
         owners = {sight.owner for sight in self._sights.values()}
         self._rhythms = {owner: rhythm for owner, rhythm in self._rhythms.items() if owner in owners}
         return Listing(leases, invalid)
 
     async def read(self, partition: str) -> Lease:
         """See `LeaseStore`."""
-        name = self._names.ownership(partition)
-        info, reached = await for_each([name, self._names.checkpoint(partition)], self._blobs.head)
+        names = await self._names()
+        name = names.ownership(partition)
+        info, reached = await for_each([name, names.checkpoint(partition)], self._blobs.head)
         if info is None:
             raise NotFound(f"ownership blob {name} was deleted", 404, "BlobNotFound")
         lease = replace(_lease(partition, info), leased=True)
@@ -144,12 +157,11 @@ class AzureSdkStore:
         claimed = await self._claim(wanted)
         if claimed is None:
             return None
-        self._noted(claimed)
+        await self._noted(claimed)
         try:
-            reached = await self._blobs.head(self._names.checkpoint(seen.partition))
+            reached = await self._blobs.head((await self._names()).checkpoint(seen.partition))
             try:
-                lease = self._with_checkpoint(claimed, reached)
-                return Taken(lease if reached else await self._checkpoint_as_written(lease), since)
+                return Taken(self._with_checkpoint(claimed, reached), since)
             except LeaseInvalid:
                 if not rebuild:
                     raise
@@ -165,7 +177,7 @@ class AzureSdkStore:
 
     async def advance(self, lease: Lease, checkpoint: Checkpoint) -> Lease:
         """See `LeaseStore`. The SDKs write checkpoints unconditionally; here they only rise, by conditional writes."""
-        name, etag = self._names.checkpoint(lease.partition), lease.checkpoint_etag
+        name, etag = (await self._names()).checkpoint(lease.partition), lease.checkpoint_etag
         for _ in range(REWRITE_ATTEMPTS):
             try:
                 etag = await self._put(name, layout.encode_checkpoint(checkpoint), etag)
@@ -187,11 +199,33 @@ class AzureSdkStore:
         """See `LeaseStore`. The epoch stays in the blob, so that the next owner continues from it."""
         await self._rewrite(lease, owner="")
 
+    # --- spelling ---
+
+    async def _names(self) -> Names:
+        if self._found is None:
+            self._found = await spelled(self._blobs, self._given)
+        return self._found
+
+    async def _rivals(self, own: Group) -> dict[str, BlobInfo]:
+        """Ownerships under other spellings whose owners live, by partition."""
+        if self._clock() - self._looked >= SPELLINGS_SECONDS:
+            found = [replace(self._given, spelling=each) for each in await spellings(self._blobs, self._given)]
+            self._others, self._looked = [names for names in found if names.folder != own.names.folder], self._clock()
+        newest = max((info.last_modified for info in own.ownerships.values()), default=None)
+        rivals: dict[str, BlobInfo] = {}
+        for names in self._others:
+            for partition, info in (await read_group(self._blobs, names)).ownerships.items():
+                # By storage's clock alone: an owner that ended long ago is no rival to a host that starts.
+                over = newest is not None and (newest - info.last_modified).total_seconds() > FOREIGN_SECONDS
+                if self._is_leased(info.name, info) and not over:
+                    rivals[partition] = info
+        return rivals
+
     # --- ownership ---
 
     async def _claim(self, wanted: Lease) -> Lease | None:
         """Become the owner if the blob is unchanged; otherwise None."""
-        name, etag = self._names.ownership(wanted.partition), wanted.etag
+        name, etag = (await self._names()).ownership(wanted.partition), wanted.etag
         for attempt in range(1, ACQUIRE_ATTEMPTS + 1):
             try:
                 etag = await self._put(name, self._metadata(wanted, wanted.owner), etag)
@@ -207,7 +241,7 @@ class AzureSdkStore:
 
     async def _rewrite(self, lease: Lease, owner: str) -> Lease:
         """Write the ownership again, also over writes of the same ownership in between."""
-        name = self._names.ownership(lease.partition)
+        name = (await self._names()).ownership(lease.partition)
         async with self._writing[lease.partition]:
             for _ in range(REWRITE_ATTEMPTS):
                 try:
@@ -216,7 +250,7 @@ class AzureSdkStore:
                     current = await self._tenure(lease)
                     lease = replace(lease, etag=current.etag, epoch=max(lease.epoch, current.epoch))
                 else:
-                    return self._noted(replace(lease, etag=etag))
+                    return await self._noted(replace(lease, etag=etag))
         raise Unavailable(f"ownership of partition {lease.partition}: it changes continuously")
 
     async def _tenure(self, lease: Lease) -> Lease:
@@ -225,7 +259,8 @@ class AzureSdkStore:
         Raises:
             LeaseLost: It is another one.
         """
-        current = _lease(lease.partition, await self._blobs.head(self._names.ownership(lease.partition)))
+        name = (await self._names()).ownership(lease.partition)
+        current = _lease(lease.partition, await self._blobs.head(name))
         if (current.owner, current.token) != (lease.owner, lease.token):
             raise LeaseLost(f"partition {lease.partition} now belongs to {current.owner or 'no host'}")
         return current
@@ -239,29 +274,29 @@ class AzureSdkStore:
     def _metadata(self, lease: Lease, owner: str) -> dict[str, str]:
         return Ownership(owner, lease.epoch, lease.token if owner else "", self._seconds).encode()
 
-    def _noted(self, lease: Lease) -> Lease:
+    async def _noted(self, lease: Lease) -> Lease:
         """Record this host's write as an observation."""
         self._remember(lease)
         now = self._clock()
-        self._sights[lease.partition] = _Sight(lease.etag, lease.owner, now, now)
+        self._sights[(await self._names()).ownership(lease.partition)] = _Sight(lease.etag, lease.owner, now, now)
         return lease
 
     def _remember(self, lease: Lease) -> None:
         self._epochs[lease.partition] = max(lease.epoch, self._epochs.get(lease.partition, 0))
 
-    def _is_leased(self, lease: Lease, info: BlobInfo | None) -> bool:
+    def _is_leased(self, name: str, info: BlobInfo | None) -> bool:
         """Whether an owner is alive, or the partition is reserved for a claimant, by this host's observations."""
-        now, partition = self._clock(), lease.partition
-        before = self._sights.get(partition)
+        now = self._clock()
+        before = self._sights.get(name)
         if info is None:
-            self._sights.pop(partition, None)
+            self._sights.pop(name, None)
             return False
         found = layout.ownership(info.metadata)
         since = before.since if before and before.etag == info.etag else now
         last_ours = before.ours if before else None
         if found.ours:
             last_ours = now if found.owner else None
-        self._sights[partition] = _Sight(info.etag, found.owner, since, last_ours)
+        self._sights[name] = _Sight(info.etag, found.owner, since, last_ours)
         if not found.owner:
             return not found.ours and last_ours is not None and now - last_ours < HANDOVER_SECONDS
         if found.ours:
@@ -283,16 +318,10 @@ class AzureSdkStore:
             raise LeaseInvalid(f"cannot parse checkpoint blob {info.name}: {error}") from None
         return replace(lease, checkpoint=checkpoint, checkpoint_etag=info.etag)
 
-    async def _checkpoint_as_written(self, lease: Lease) -> Lease:
-        """The checkpoint of a program that keeps the case of names; ours is written to a separate blob."""
-        name = self._names.as_written(lease.partition)
-        if name == self._names.checkpoint(lease.partition):
-            return lease
-        return replace(self._with_checkpoint(lease, await self._blobs.head(name)), checkpoint_etag="")
-
     async def _forget_checkpoint(self, lease: Lease, etag: str) -> Lease:
         """Replace a checkpoint that cannot be parsed by an empty one."""
-        etag = await self._put(self._names.checkpoint(lease.partition), {"offset": layout.NO_OFFSET}, etag)
+        name = (await self._names()).checkpoint(lease.partition)
+        etag = await self._put(name, {"offset": layout.NO_OFFSET}, etag)
         return replace(lease, checkpoint_etag=etag)
 
     def _lenient(self, info: BlobInfo | None) -> Checkpoint | None:
@@ -301,6 +330,16 @@ class AzureSdkStore:
             return layout.decode_checkpoint(info.metadata) if info else None
         except LeaseInvalid:
             return None
+
+
+def _left_to(rival: BlobInfo, names: Names) -> Unusable:
+    owner = layout.ownership(rival.metadata).owner
+    return Unusable(
+        f"{owner} owns it by blob {rival.name}, whose name differs in case from the blobs of this consumer in "
+        f"{names.folder}, so neither sees the other",
+        "Stop that program; or give it the namespace, the hub and the consumer group in exactly this spelling, so that "
+        "both use the same blobs",
+    )
 
 
 def _lease(partition: str, info: BlobInfo | None) -> Lease:

@@ -68,6 +68,10 @@ class EventProcessorHostStore:
         """See `LeaseStore`."""
         return layout.blob_prefix(self._prefix, self._group)
 
+    async def spelling(self) -> str:
+        """See `LeaseStore`."""
+        return ""
+
     async def existing(self) -> Sequence[Lease]:
         """See `LeaseStore`."""
         try:

@@ -31,7 +31,14 @@ class LeaseStore(Protocol):
 
     @property
     def folder(self) -> str:
-        """Prefix of the names of all blobs; the record of the folder is beside it."""
+        """Prefix of the names of all blobs, or the same in lower case; the record of the folder is beside it."""
+
+    async def spelling(self) -> str:
+        """For the record of the folder: see `LeaseRecord.spelling`.
+
+        Raises:
+            LeasesAmbiguous: There are blobs under several spellings.
+        """
 
     async def existing(self) -> Sequence[Lease]:
         """Existing leases, without those that cannot be parsed; creates none."""

@@ -183,9 +183,10 @@ class Accepting:
     async def _restore_lease_record(self, now: datetime) -> None:
         chain = await read_chain(self.sink, self.config.sink.prefix)
         if chain is not None:
-            record = lease_record(self.config, self.info, chain.record.chain, self.sink.account, now)
-            folder = lease_store(self.config, self.info, self.lease_blobs, boottime).folder
-            await restore_lease_record(self.lease_blobs, folder, record)
+            store = lease_store(self.config, self.info, self.lease_blobs, boottime)
+            name, account, spelling = chain.record.chain, self.sink.account, await store.spelling()
+            record = lease_record(self.config, self.info, name, account, now, spelling=spelling)
+            await restore_lease_record(self.lease_blobs, store.folder, record)
 
     def _chain(self, partition: str, segment: HubSegment) -> Chain:
         return files_of(self.config, self.info, segment, self.sink)[1](partition)

@@ -18,7 +18,7 @@ from eventconsumer_api.identity import ChainRecord, LeaseRecord, chain_name
 from eventconsumer_processor import problems
 from eventconsumer_processor.configuration import parse_config, read_config
 from eventconsumer_processor.credentials import hub_access
-from eventconsumer_processor.errors import HubNotFound, NoticeFailed, SourceError
+from eventconsumer_processor.errors import HubNotFound, LeasesAmbiguous, NoticeFailed, SourceError
 from eventconsumer_processor.handler.deadletter import LetterFolder
 from eventconsumer_processor.host.registration import hub_of
 from eventconsumer_processor.identity.records import Stored, belongs, leader_name, misfit, read_lease_record
@@ -260,13 +260,21 @@ async def check_leases(
         else:
             _failed(checks, LEASES, problems.leases_in_use(container, folder, found.record, wanted).message)
         return
-    there = await store.existing()
+    try:
+        there = await store.existing()
+    except LeasesAmbiguous as error:
+        _failed(checks, LEASES, problems.leases_ambiguous(container, error).message)
+        return
     if not there:
         checks.passed(LEASES, f"no leases at {where} yet: the first host creates them")
     elif why := await misfit(config, there, hub, info, read=False):
         _failed(checks, LEASES, problems.leases_do_not_fit(container, folder, why).message)
     else:
-        checks.passed(LEASES, f"{len(there)} leases of another program at {where} fit the hub: hosts take them over")
+        spelling = await store.spelling()
+        spelled = f", whose names are spelled {spelling}," if spelling else ""
+        checks.passed(
+            LEASES, f"{len(there)} leases of another program at {where}{spelled} fit the hub: hosts take them over"
+        )
 
 
 async def check_container(

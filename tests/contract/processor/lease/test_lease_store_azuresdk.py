@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
-from eventconsumer_processor.errors import LeaseLost
+from eventconsumer_api.identity import LeaseRecord
+from eventconsumer_processor.errors import LeaseLost, LeasesAmbiguous
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import FOREIGN_SECONDS, HANDOVER_SECONDS, AzureSdkStore
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from tests.contract.processor.conftest import World
+from tests.support.fakes.blobs import EPOCH
 
 NAMES = Names("", "Shop.Example", "Orders", "$Default")
 OWNERSHIP = "shop.example/orders/$default/ownership/0"
@@ -210,15 +212,56 @@ async def test_a_checkpoint_written_after_the_tenure_is_refused(world: World) ->
     assert await metadata(world, CHECKPOINT) == {"offset": "5", "sequencenumber": "0"}
 
 
-async def test_the_checkpoint_of_an_sdk_that_keeps_case_is_found(world: World) -> None:
-    await world.other.put(
-        "Shop.Example/Orders/$Default/checkpoint/0", b"", metadata={"offset": "100", "sequencenumber": "7"}
-    )
+SPELLED = "SHOP.example/Orders/$Default"  # by the user of another program
+
+
+def record(spelling: str) -> bytes:
+    """The record of the leases."""
+    texts = dict.fromkeys(("namespace", "hub", "consumer_group", "chain", "sink", "resource"), "x")
+    return LeaseRecord(**texts, since=EPOCH, spelling=spelling).model_dump_json(by_alias=True).encode()
+
+
+async def test_blobs_of_an_sdk_that_keeps_case_are_used_under_their_names(world: World) -> None:
+    await world.other.put(f"{SPELLED}/checkpoint/0", b"", metadata={"offset": "100", "sequencenumber": "7"})
+    await claim_as_sdk(world, "", f"{SPELLED}/ownership/0")
+    await world.other.put("SHOP.example/Orders/$Defaults/ownership/0", b"")  # of another group
     store = store_of(world)
+    (found,) = await store.existing()
     held = await hold(store, world)
-    assert held.lease.checkpoint == Checkpoint("100", 7)
+    assert found.checkpoint == held.lease.checkpoint == (await held.refresh()).checkpoint == Checkpoint("100", 7)
     await held.advance(Checkpoint("110", 8))
-    assert await metadata(world, CHECKPOINT) == {"offset": "110", "sequencenumber": "8"}
+    await held.release()
+    assert await metadata(world, f"{SPELLED}/checkpoint/0") == {"offset": "110", "sequencenumber": "8"}
+    assert await world.other.list("shop.") == []
+    assert (await store.spelling(), store.folder) == (SPELLED, "shop.example/orders/$default/")
+
+
+async def test_the_record_decides_the_spelling_for_good(world: World) -> None:
+    await world.other.put(f"{SPELLED}/checkpoint/0", b"", metadata={"offset": "100", "sequencenumber": "7"})
+    await world.other.put(CHECKPOINT, b"", metadata={"offset": "50", "sequencenumber": "3"})
+    with pytest.raises(LeasesAmbiguous, match=r"2 folders.*SHOP.example/Orders/\$Default and shop.example/orders/"):
+        await listed(store_of(world))
+    for spelling, number in {"": 3, SPELLED: 7}.items():
+        await world.other.put("shop.example/orders/$default~identity.json", record(spelling))
+        reached = (await listed(store_of(world))).checkpoint
+        assert reached is not None and reached.sequence_number == number
+
+
+async def test_a_partition_whose_owner_lives_under_another_spelling_is_left_to_it(world: World) -> None:
+    await world.other.put("shop.example/orders/$default~identity.json", record(""))
+    rival = f"{SPELLED}/ownership/0"
+    await claim_as_sdk(world, "go-1", rival)
+    store = store_of(world)
+    listing = await store.list(["0", "1"])
+    assert (listing.invalid["0"].rebuild, [*listing.leases]) == (None, ["1"])
+    assert f"go-1 owns it by blob {rival}" in listing.invalid["0"].why
+    await claim_as_sdk(world, "", rival)
+    assert not (await listed(store)).leased
+    if world.blobs is world.other:
+        await claim_as_sdk(world, "go-2", rival)
+        await world.sleep(FOREIGN_SECONDS + 1)  # it ended, and a host of ours runs
+        assert await store.acquire(listing.leases["1"], "host-a")
+        await hold(store_of(world), world)
 
 
 async def test_of_an_sdk_and_a_host_that_claim_at_once_one_wins(world: World) -> None:

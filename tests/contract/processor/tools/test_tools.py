@@ -565,6 +565,30 @@ async def test_check_says_whether_leases_of_an_old_program_fit(make: Make) -> No
     assert (found.ok, "the hub's last event is 99" in found.detail + found.remedy) == (False, True)
 
 
+@pytest.mark.parametrize("make", ["AzureSdk"], indirect=True)
+async def test_leases_in_upper_case_are_seen_by_all_tools_and_stay_so(make: Make) -> None:
+    other, spelled = make(resource=BILLING, sink={**CONFIG["sink"], "prefix": "before"}), "Shop.example/Orders/$Default"
+    reached = {"offset": "390", "sequencenumber": "39"}
+    await other.world.blobs.put(f"{spelled}/checkpoint/0", b"", metadata=reached)
+    assert f"spelled {spelled}, fit the hub" in (await said(other))["lease-identity"].detail
+    assert await other.checkpoints() == {"0": 39}
+    source = PlanSource(layout=other.consumer.config.leases.layout, container="c", prefix="", consumer_group="$Default")
+    legacy = await migrate.read(other.consumer, other.world.blobs, source, await other.consumer.now())
+    assert {partition: view.number for partition, view in legacy.leases.items()} == {"0": 39}
+    await other.world.blobs.put("shop.example/orders/$default/checkpoint/0", b"", metadata=reached)
+    found = (await said(other))["lease-identity"]
+    assert (found.ok, spelled in found.detail + found.remedy) == (False, True)
+    lower = await other.world.blobs.head("shop.example/orders/$default/checkpoint/0")
+    assert lower is not None
+    await other.world.blobs.remove(lower.name, if_match=lower.etag)
+    await claimed(other)
+    shop = make()
+    await claimed(shop, leases_too=False)
+    (_, step) = await adopt.carry_out(shop.consumer)
+    assert step.done
+    assert (await shop.store().spelling(), await shop.checkpoints()) == (spelled, {"0": 39})
+
+
 async def records(shop: Shop) -> tuple[str, str]:
     """The resource in the record of the chain, and the chain in that of the leases."""
     folder = apply.lease_store(shop.consumer).folder

@@ -1,5 +1,6 @@
 """The auditor finds every kind of damage by its name, and none in a correct consumer."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -441,7 +442,8 @@ async def sdk_leases(world: World, folder: str, checkpoint: str, **ownership: st
         await world.leases.put(f"{folder}/ownership/{partition}", b"", metadata={"ownerid": "host-a"} | ownership)
     facts = {"sequencenumber": checkpoint, "offset": "no offset"}
     await world.leases.put(f"{folder}/checkpoint/0", b"", metadata=facts)
-    await world.leases.put(f"{folder.lower()}~identity.json", json.dumps(LEASE_RECORD).encode())
+    record = LEASE_RECORD | ({} if folder == folder.lower() else {"spelling": folder})
+    await world.leases.put(f"{folder.lower()}~identity.json", json.dumps(record).encode())
 
 
 @pytest.mark.parametrize("folder", ["shop.example/orders/$default", "shop.example:5671/Orders/$Default"])
@@ -453,6 +455,19 @@ async def test_checkpoints_of_the_sdk_layout_are_checked(folder: str) -> None:
         report = await world.audit(layout=LeaseLayout.AZURE_SDK)
         assert report.exit_code == exit_code, (checkpoint, report.findings)
         assert report.partitions[0].owner == "host-a"
+
+
+@virtual
+async def test_under_another_spelling_an_owner_counts_and_a_checkpoint_does_not() -> None:
+    world = await sample()
+    await sdk_leases(world, "shop.example/orders/$default", "39", epoch="3")
+    await asyncio.sleep(1)
+    await world.leases.put("SHOP.example/orders/$Default/ownership/0", b"", metadata={"ownerid": "go-1"})
+    await world.leases.put("SHOP.example/orders/$Default/ownership/1", b"", metadata={"ownerid": ""})
+    await world.leases.put("SHOP.example/orders/$Default/checkpoint/0", b"", metadata={"sequencenumber": "99"})
+    report = await world.audit(layout=LeaseLayout.AZURE_SDK)
+    assert report.exit_code == 0, report.findings
+    assert [part.owner for part in report.partitions[:2]] == ["go-1", "host-a"]
 
 
 @virtual

@@ -1,5 +1,6 @@
 """Chains and leases are claimed before any other write; storage holds the claims. In virtual time."""
 
+import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +21,8 @@ from eventconsumer_api.identity import (
     pod_of,
 )
 from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_processor import problems
+from eventconsumer_processor.errors import LeasesAmbiguous
 from eventconsumer_processor.identity.records import (
     LEAD_SECONDS,
     Leases,
@@ -172,6 +175,29 @@ async def test_leases_belong_to_one_hub_and_one_chain(layout: str) -> None:
     assert account.names() == before
     for hub in ("orders", "billing"):
         await account.claim(account.config(prefix=None, leases={"layout": layout}), "c" * 16, hub)
+
+
+@virtual
+async def test_the_first_host_records_how_the_names_of_the_leases_are_spelled() -> None:
+    account = Account()
+    config, spelled = account.config(leases={"layout": "AzureSdk"}), "Shop.example/ORDERS/$Default"
+    await account.leases.put(f"{spelled}/ownership/0", b"", metadata={"ownerid": ""})
+    await account.claim(config, "c" * 16)
+    await account.leases.put("shop.example/orders/$default/ownership/0", b"", metadata={"ownerid": ""})
+    await account.claim(config, "c" * 16)
+    assert await account.store(config).spelling() == spelled
+    name = "shop.example/orders/$default~identity.json"
+    record = json.loads(account.leases.blobs[name].data)
+    assert record.pop("spelling") == spelled
+    await account.leases.put(name, json.dumps(record).encode())  # of an older version: its leases are in lower case
+    assert await account.store(config).spelling() == ""
+    account.leases.delete(name)
+    with pytest.raises(LeasesAmbiguous):
+        await account.claim(config, "c" * 16)
+    problem = problems.of(config, problems.SINK, LeasesAmbiguous(["a/B", "a/b"]))
+    assert (problem.field, problem.reason) == ("spec.leaseStore.container", "LeaseStoreInUse")
+    assert "container leases: leases of this consumer group exist in 2 folders" in problem.message
+    assert "a/B and a/b" in problem.message
 
 
 FREE = Lease("0", checkpoint=Checkpoint("40", 4))

@@ -1,13 +1,16 @@
 """Leases as the tools show them: blobs of this project and of other libraries, in both layouts."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from eventconsumer_api.identity import LeaseRecord
 from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_processor.errors import LeasesAmbiguous
 from eventconsumer_processor.inspect.leases import LeaseState, LeaseView, read_leases
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import FOREIGN_SECONDS
@@ -154,16 +157,34 @@ async def test_a_checkpoint_of_an_sdk_that_is_no_number_is_damage(blobs: FakeBlo
     assert found.damage and found.lease.owner == "a"
 
 
-async def test_names_of_sdks_differ_in_case_and_port(blobs: FakeBlobStore) -> None:
-    at = {"0": "Shop.example/Orders/$Default", "1": "shop.example:5671/orders/$default", "2": "shop.example/orders/b"}
-    for partition, folder in at.items():
-        await blobs.put(f"old/{folder}/checkpoint/{partition}", b"", metadata=REACHED)
+@pytest.mark.parametrize("folder", ["Shop.example/Orders/$Default", "shop.example:5671/orders/$default"])
+async def test_names_of_sdks_differ_in_case_and_port(blobs: FakeBlobStore, folder: str) -> None:
+    await blobs.put("old/shop.example/orders/b/checkpoint/2", b"", metadata=REACHED)
+    await blobs.put(f"old/{folder}/checkpoint/0", b"", metadata=REACHED)
+    (found,) = (await read_leases(blobs, SDK, NAMES)).values()
+    assert (found.number, found.blob) == (7, f"old/{folder}/checkpoint/0")
     await blobs.put(f"{FOLDER}checkpoint/0", b"", metadata={"offset": "90", "sequencenumber": "9"})
-    found = await read_leases(blobs, SDK, NAMES)
-    assert {partition: view.number for partition, view in found.items()} == {"0": 9, "1": 7}
-    await blobs.put(f"{FOLDER}checkpoint/0", b"", metadata={"offset": "50", "sequencenumber": "5"})
-    further = (await read_leases(blobs, SDK, NAMES))["0"]
-    assert (further.number, further.blob) == (7, "old/Shop.example/Orders/$Default/checkpoint/0")
+    with pytest.raises(LeasesAmbiguous, match=re.escape(folder)):
+        await read_leases(blobs, SDK, NAMES)
+
+
+@pytest.mark.parametrize("theirs", [10, 30])
+async def test_an_owner_under_another_spelling_counts(theirs: float) -> None:
+    now = 0.0
+    blobs = FakeBlobStore(lambda: now)
+    texts = dict.fromkeys(("namespace", "hub", "consumer_group", "chain", "sink", "resource"), "x")
+    record = LeaseRecord(**texts, since=NOW).model_dump_json(by_alias=True).encode()
+    await blobs.put("old/shop.example:5671/orders/$default~identity.json", record)
+    for folder, owner, written in (
+        ("shop.example:5671/orders/$default", OURS, 20),
+        ("Shop.example/Orders/$Default", {"ownerid": "go-1"}, theirs),
+    ):
+        now = written
+        await blobs.put(f"old/{folder}/ownership/0", b"", metadata=owner)
+        await blobs.put(f"old/{folder}/checkpoint/0", b"", metadata={"offset": "1", "sequencenumber": str(written)})
+    (found,) = (await read_leases(blobs, SDK, NAMES)).values()
+    assert found.lease.owner == ("go-1" if theirs > 20 else "a")
+    assert found.number == 20  # hosts continue from their own
 
 
 @pytest.mark.parametrize("layout", [LEGACY, SDK])

@@ -1,5 +1,7 @@
 """The SDKs' layout as text: names, and metadata read leniently but never guessed."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,10 +15,12 @@ NAMES = Names("", "Shop.servicebus.windows.net", "Orders", "$Default")
 words = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=40)
 
 
-def test_names_are_in_lower_case() -> None:
+def test_names_are_in_lower_case_without_a_spelling() -> None:
     assert NAMES.ownership("3") == "shop.servicebus.windows.net/orders/$default/ownership/3"
     assert NAMES.checkpoint("3") == "shop.servicebus.windows.net/orders/$default/checkpoint/3"
-    assert NAMES.as_written("3") == "Shop.servicebus.windows.net/Orders/$Default/checkpoint/3"
+    other = replace(NAMES, spelling="Shop.servicebus.windows.net/orders/$Default")
+    assert other.checkpoint("3") == "Shop.servicebus.windows.net/orders/$Default/checkpoint/3"
+    assert other.home == NAMES.home == NAMES.folder
 
 
 def test_a_prefix_is_put_in_front_as_it_is() -> None:
