@@ -204,9 +204,9 @@ class SparkPod(PodFields):
 
 def _cpu_rule(path: str) -> tuple[str, str]:
     """The API server refuses a pod whose CPU request is above its limit."""
-    request = "(has(self.coreRequest) ? string(self.coreRequest) : has(self.cores) ? string(self.cores) : '1')"
     return (
-        f"!has(self.cpuLimit) || quantity(string(self.cpuLimit)).compareTo(quantity({request})) >= 0",
+        "!has(self.cpuLimit) || (has(self.coreRequest) ? quantity(string(self.cpuLimit)).compareTo(quantity(string("
+        "self.coreRequest))) >= 0 : quantity(string(self.cpuLimit)).asApproximateFloat() >= double(self.cores))",
         f"{path}.cpuLimit must not be below coreRequest, or cores without coreRequest",
     )
 

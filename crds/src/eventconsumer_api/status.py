@@ -45,8 +45,8 @@ class HostsStatus(ShownReport):
     ready: Count = Field(default=0, description="Ready hosts.")
     no_leader_since: datetime | None = Field(
         default=None,
-        description="Time since which no leading host reports: batches and SparkHealthy are of the last report, and the "
-        "lag for three minutes. Absent: one reports.",
+        description="Time since which no leading host reports: batches and SparkHealthy are of the last report, and "
+        "the lag for three minutes. Absent: one reports.",
     )
 
 

@@ -133,9 +133,7 @@ class Resources(Collector):
         lag_events = _gauge("lag_events", "Events that are in no file yet. Absent: unknown.")
         lag_seconds = _gauge("lag_seconds", "Age of the oldest event that is in no file, seconds. Absent: unknown.")
         total = _gauge("partitions", "Partitions of the hub. Absent: unknown.")
-        unowned = _gauge(
-            "partitions_unowned", "Partitions that no host reads. Absent: unknown, or no host is desired."
-        )
+        unowned = _gauge("partitions_unowned", "Partitions that no host reads. Absent: unknown, or no host is desired.")
         desired = _gauge("hosts_desired", "Desired number of hosts.")
         ready = _gauge("hosts_ready", "Ready hosts.")
         drained = _gauge("drained_events", "Events in files since the chains' start. Absent: unknown.")

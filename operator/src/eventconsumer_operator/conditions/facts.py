@@ -223,9 +223,7 @@ def gather(
         lost_before="" if observed.fleet or gaps else _lost_before(observed),
         gaps=gaps,
         missing=tuple(
-            each
-            for each in missing(observed)
-            if each.lasts(observed.now) and each.component != labels.COMPONENT_SPARK
+            each for each in missing(observed) if each.lasts(observed.now) and each.component != labels.COMPONENT_SPARK
         ),
         silent=None if suspended or zero or asleep or problems or not outdated else _silent(observed, no_leader_since),
         probe_silent_since=unknown_since if unknown_since and observed.now - unknown_since >= SLOW else None,

@@ -33,7 +33,7 @@ def is_asleep(scaling: ScalingStatus) -> bool:
 
 
 def is_probing(scaling: ScalingStatus) -> bool:
-    """Whether the probe runs: while hosts are asleep, and while a host runs in place of a probe that does not report."""
+    """Whether the probe runs: while hosts are asleep, or one runs in place of a probe that does not report."""
     return is_asleep(scaling) or (scaling.mode is ScalingMode.LAG and scaling.unknown_since is not None)
 
 

@@ -1,8 +1,8 @@
 """Pods that should exist and do not, because the API server refuses them, or their controller does not run. Pure.
 
-A controller that cannot create a pod says so in Events only: the status of a StatefulSet or Job has no condition for it.
-Events expire, after an hour by default (`--event-ttl` of kube-apiserver), and the state lasts. So status.missing keeps
-the time and the cause while pods are missing.
+A controller that cannot create a pod says so in Events only: the status of a StatefulSet or Job has no condition for
+it. Events expire, after an hour by default (`--event-ttl` of kube-apiserver), and the state lasts. So status.missing
+keeps the time and the cause while pods are missing.
 """
 
 from collections.abc import Iterator
