@@ -186,6 +186,12 @@ class SparkPod(PodFields):
 
     cores: int = Field(default=1, ge=1, le=64, description="Task slots (threads).")
     core_request: Quantity | None = Field(default=None, description="CPU request. Default: cores.")
+    cpu_limit: Quantity | None = Field(
+        default=None,
+        description="CPU limit, for namespaces whose quota requires one: at least coreRequest, or cores. It slows down "
+        "the start and the garbage collection of a JVM. Absent: none.",
+        exclude_if=lambda limit: limit is None,
+    )
     memory: JavaMemory = Field(
         default="1g", description="Heap size, such as 1g. The pod's memory is this and Spark's overhead."
     )
@@ -196,10 +202,19 @@ class SparkPod(PodFields):
     )
 
 
+def _cpu_rule(path: str) -> tuple[str, str]:
+    """The API server refuses a pod whose CPU request is above its limit."""
+    return (
+        "!has(self.cpuLimit) || (has(self.coreRequest) ? quantity(string(self.cpuLimit)).compareTo(quantity(string("
+        "self.coreRequest))) >= 0 : quantity(string(self.cpuLimit)).asApproximateFloat() >= double(self.cores))",
+        f"{path}.cpuLimit must not be below coreRequest, or cores without coreRequest",
+    )
+
+
 class Driver(SparkPod):
     """Size and placement of the driver."""
 
-    model_config = rules(*pod_rules("spark.driver"))
+    model_config = rules(*pod_rules("spark.driver"), _cpu_rule("spark.driver"))
 
 
 class Executors(SparkPod):
@@ -207,6 +222,7 @@ class Executors(SparkPod):
 
     model_config = rules(
         *pod_rules("spark.executor"),
+        _cpu_rule("spark.executor"),
         (
             "!has(self.minInstances) || self.minInstances <= (has(self.instances) ? self.instances : 2)",
             "spark.executor.minInstances must not be above spark.executor.instances",

@@ -16,6 +16,8 @@ from eventconsumer_api.spark import IN_FLIGHT_MAX
 from eventconsumer_api.v1alpha1 import ScalingMode
 
 Count = Annotated[int, Field(ge=0)]
+MISSING_MAX = IN_FLIGHT_MAX + 16
+"""Objects in status.missing: hosts, probe, replays, and the applications of open batches."""
 
 
 class Condition(ShownReport):
@@ -43,24 +45,41 @@ class HostsStatus(ShownReport):
     ready: Count = Field(default=0, description="Ready hosts.")
     no_leader_since: datetime | None = Field(
         default=None,
-        description="Time since which no leading host reports: lag, batches and SparkHealthy are of the last report. "
-        "Absent: one reports, or none has reported yet.",
+        description="Time since which no leading host reports: batches and SparkHealthy are of the last report, and "
+        "the lag for three minutes. Absent: one reports.",
+    )
+
+
+class MissingStatus(ShownReport):
+    """Pods that a controller has not created."""
+
+    object: str = Field(max_length=256, description="Object that should have them, such as statefulset/orders-host.")
+    expected: Count = Field(description="Pods that should exist.")
+    existing: Count = Field(description="Pods that exist.")
+    since: datetime = Field(description="Time since which pods are missing.")
+    cause: str = Field(
+        default="",
+        max_length=512,
+        description="Answer of the API server that refused a pod, from an Event of its controller, which expires. "
+        "Empty: unknown.",
     )
 
 
 class PartitionsStatus(ShownReport):
     """Partitions and their owners."""
 
-    total: Count = Field(default=0, description="Partitions of the Event Hub; 0: unknown.")
-    owned: Count = Field(default=0, description="Partitions whose host has a link and hears the hub.")
-    unowned: Count = Field(default=0, description="Partitions that no host reads.")
+    total: Count | None = Field(default=None, description="Partitions of the Event Hub. Absent: unknown.")
+    owned: Count | None = Field(
+        default=None, description="Partitions whose host has a link and hears the hub. Absent: unknown."
+    )
+    unowned: Count | None = Field(default=None, description="Partitions that no host reads. Absent: unknown.")
 
 
 class LagStatus(ShownReport):
     """How far files are behind the Event Hub."""
 
-    events: Count | None = Field(default=None, description="Events not yet in a committed file.")
-    seconds: Count | None = Field(default=None, description="Age of the oldest such event, seconds.")
+    events: Count | None = Field(default=None, description="Events not yet in a committed file. Absent: unknown.")
+    seconds: Count | None = Field(default=None, description="Age of the oldest such event, seconds. Absent: unknown.")
 
 
 class ScalingStatus(ShownReport):
@@ -81,6 +100,11 @@ class ScalingStatus(ShownReport):
         description="Number of hosts that was insufficient (mode Lag). For a time the number stays above it.",
     )
     too_few_time: datetime | None = Field(default=None, description="Time of that observation.")
+    unknown_since: datetime | None = Field(
+        default=None,
+        description="Time since which the probe does not report the lag of all partitions (mode Lag). After three "
+        "minutes a host runs in its place. Absent: it does, or is not needed.",
+    )
 
 
 class ReplayStatus(ShownReport):
@@ -204,6 +228,11 @@ class LaterBatchStatus(ShownReport):
     attempt: Count = Field(description="Number of its attempts.")
     application: str = Field(description="Name of the last started application.")
     failures: Count = Field(default=0, description="Failed attempts in a row.")
+    waiting: str = Field(
+        default="",
+        max_length=1024,
+        description="Why the last started application waits for pods, as last observed. Empty: it does not wait.",
+    )
     last_failure: str = Field(default="", max_length=1024, description="Cause of the last failure.")
     next_attempt_time: datetime | None = Field(default=None, description="Time of the next attempt. Absent: now.")
 
@@ -219,6 +248,11 @@ class SparkStatus(ShownReport):
     reason: str = Field(default="", description="Trigger of that batch: Files, Bytes, Age, Schedule or Window.")
     mode: Literal["", "Local", "Executors"] = Field(default="", description="Place of its tasks.")
     failures: Count = Field(default=0, description="Failed attempts in a row.")
+    waiting: str = Field(
+        default="",
+        max_length=1024,
+        description="Why the last started application waits for pods, as last observed. Empty: it does not wait.",
+    )
     last_failure: str = Field(default="", max_length=1024, description="Cause of the last failure.")
     next_attempt_time: datetime | None = Field(default=None, description="Time of the next attempt. Absent: now.")
     later_batches: list[LaterBatchStatus] = Field(
@@ -259,6 +293,9 @@ class EventConsumerStatus(ShownReport):
     replicas: Count = Field(default=0, description="Host pods that exist (for the scale subresource).")
     selector: str = Field(default="", description="Label selector of the host pods (for the scale subresource).")
     hosts: HostsStatus = Field(default=HostsStatus(), description="Host pods.")
+    missing: list[MissingStatus] = Field(
+        default=[], max_length=MISSING_MAX, description="Pods that should exist and do not. Absent: none."
+    )
     partitions: PartitionsStatus = Field(default=PartitionsStatus(), description="Partitions and their owners.")
     lag: LagStatus = Field(default=LagStatus(), description="Lag of the files behind the hub.")
     scaling: ScalingStatus | None = Field(default=None, description="The scaling decision. Absent: not decided yet.")

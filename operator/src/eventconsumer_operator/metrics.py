@@ -132,12 +132,12 @@ class Resources(Collector):
         )
         lag_events = _gauge("lag_events", "Events that are in no file yet. Absent: unknown.")
         lag_seconds = _gauge("lag_seconds", "Age of the oldest event that is in no file, seconds. Absent: unknown.")
-        total = _gauge("partitions", "Partitions of the hub.")
-        unowned = _gauge("partitions_unowned", "Partitions that no host reads.")
+        total = _gauge("partitions", "Partitions of the hub. Absent: unknown.")
+        unowned = _gauge("partitions_unowned", "Partitions that no host reads. Absent: unknown, or no host is desired.")
         desired = _gauge("hosts_desired", "Desired number of hosts.")
         ready = _gauge("hosts_ready", "Ready hosts.")
-        drained = _gauge("drained_events", "Events in files since the chains' start.")
-        files = _gauge("drained_files", "Files since the chains' start.")
+        drained = _gauge("drained_events", "Events in files since the chains' start. Absent: unknown.")
+        files = _gauge("drained_files", "Files since the chains' start. Absent: unknown.")
         failures = _gauge(
             "spark_failures", "Failed attempts in a row at an open batch, the highest number. Absent: no Spark."
         )
@@ -152,12 +152,15 @@ class Resources(Collector):
                 lag_events.add_metric(place, status.lag.events)
             if status.lag.seconds is not None:
                 lag_seconds.add_metric(place, status.lag.seconds)
-            total.add_metric(place, status.partitions.total)
-            unowned.add_metric(place, status.partitions.unowned)
+            if status.partitions.total is not None:
+                total.add_metric(place, status.partitions.total)
+            if status.partitions.unowned is not None and status.hosts.desired:
+                unowned.add_metric(place, status.partitions.unowned)
             desired.add_metric(place, status.hosts.desired)
             ready.add_metric(place, status.hosts.ready)
-            drained.add_metric(place, status.drained.events)
-            files.add_metric(place, status.drained.files)
+            if status.hub.created_at is not None:
+                drained.add_metric(place, status.drained.events)
+                files.add_metric(place, status.drained.files)
             if spark := status.spark:
                 later = (batch.failures for batch in spark.later_batches)
                 failures.add_metric(place, max(spark.failures, *later, 0))

@@ -36,6 +36,7 @@ from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.hosts import Hosts
 from eventconsumer_operator.resource.load import objects_of, with_reports
 from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.refusals import Refusals
 from eventconsumer_operator.rest import Rest, digest_of_objects, digest_of_reports, is_at_rest
 from eventconsumer_operator.settings import Settings
 
@@ -99,6 +100,7 @@ class Reconciler:
         self._memory: dict[Key, _Memory] = {}
         self._moving = 0  # resources that are not at rest
         self._denials = Denials()
+        self._refusals = Refusals(self._api)
 
     async def reconcile(self, key: Key) -> Next:
         """Reconcile one resource.
@@ -130,6 +132,7 @@ class Reconciler:
             if self._histories is not None:
                 self._histories.record(observed, observed.consumer.status)
             return replace(self._next((), observed.consumer.status, calm=True, starting=False), looked=True)
+        observed = replace(observed, refusals=await self._refusals.of(observed, asyncio.get_running_loop().time()))
         plan, outcome = await self._plan_and_apply(observed)
         now = asyncio.get_running_loop().time()
         errors = self._denials.weighed(key, (*outcome.errors, *refusals), now)

@@ -24,6 +24,7 @@ from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_api.v1alpha1 import ScalingMode
 from eventconsumer_operator.errors import OperatorError, SpecError
 from eventconsumer_operator.plan import Plan
+from eventconsumer_operator.resource.missing import missing
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.applications import application_of
 
@@ -82,6 +83,8 @@ def is_at_rest(
     if plan is None:
         return bool(errors)
     if plan.running.leaving or _may_shrink(plan) or _works(observed, status) or _may_pass(observed):
+        return False
+    if plan.scaling.unknown_since or any(not each.lasts(observed.now) for each in missing(observed)):
         return False
     young = (
         condition

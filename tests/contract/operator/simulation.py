@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
@@ -19,7 +20,7 @@ from eventconsumer_api import labels
 from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
 from eventconsumer_api.host_report import HostReport
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_operator.errors import Transient
+from eventconsumer_operator.errors import Forbidden, Transient
 from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.manifest import POD, STATEFUL_SET
 
@@ -53,6 +54,7 @@ class Simulation:
         self._name = name
         self._servers: dict[str, web.AppRunner] = {}
         self._addresses: dict[str, str] = {}
+        self._refused: set[str] = set()
 
     async def run(self) -> None:
         """Follow the StatefulSet until cancelled."""
@@ -77,16 +79,30 @@ class Simulation:
             options = client.V1DeleteOptions(grace_period_seconds=0)
             await self._core.delete_namespaced_pod(name, self._namespace, body=options)
         for name in wanted:
-            if name not in existing:
-                await self._api.create(host_pod(stateful_set, name))
+            if name not in existing and not await self._create(stateful_set, name):
+                continue
+            existing[name] = {}
             await self._start(name)
-        ready = len(wanted) if self.start_pods else 0
+        count = sum(name in existing for name in wanted)
+        ready = count if self.start_pods else 0
         status = {
-            "replicas": len(wanted), "readyReplicas": ready, "updatedReplicas": len(wanted), "availableReplicas": ready,
+            "replicas": count, "readyReplicas": ready, "updatedReplicas": count, "availableReplicas": ready,
             "observedGeneration": stateful_set["metadata"]["generation"],
         }  # fmt: skip
         if status.items() > stateful_set.get("status", {}).items() or stateful_set.get("status") != status:
             await self._apps.patch_namespaced_stateful_set_status(self._name, self._namespace, {"status": status})
+
+    async def _create(self, stateful_set: Manifest, name: str) -> bool:
+        """Create a pod; return whether the API server accepts it. Where not, only an Event says so."""
+        try:
+            await self._api.create(host_pod(stateful_set, name))
+        except Forbidden as refused:
+            if name not in self._refused:  # then it would be counted
+                self._refused.add(name)
+                await self._api.create(failed_create(stateful_set, name, str(refused)))
+            return False
+        self._refused.discard(name)
+        return True
 
     async def _start(self, name: str) -> None:
         if not self.start_pods:
@@ -126,6 +142,24 @@ class Simulation:
         server = self._servers.pop(name, None)
         if server:
             await server.cleanup()
+
+
+def failed_create(stateful_set: Manifest, name: str, error: str) -> Manifest:
+    """The Event as `recordPodEvent` in pkg/controller/statefulset/stateful_pod_control.go of Kubernetes writes it."""
+    owner = stateful_set["metadata"]
+    text = error.partition(": ")[2].removesuffix(" (HTTP 403)")
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return {
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": {"name": f"{name}.refused", "namespace": owner["namespace"]},
+        "involvedObject": {
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "namespace": owner["namespace"], "name": owner["name"],
+            "uid": owner["uid"],
+        },
+        "type": "Warning", "reason": "FailedCreate", "source": {"component": "statefulset-controller"},
+        "message": f"create Pod {name} in StatefulSet {owner['name']} failed error: {text}",
+        "firstTimestamp": now, "lastTimestamp": now, "count": 1,
+    }  # fmt: skip
 
 
 def host_pod(stateful_set: Manifest, name: str) -> Manifest:

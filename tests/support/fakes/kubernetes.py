@@ -109,7 +109,12 @@ class FakeKubernetes:
         return copy.deepcopy(self._objects.get((kind, namespace, name)))
 
     async def list(
-        self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None, keep: Keep | None = None
+        self,
+        kind: Kind,
+        namespace: str,
+        labels: Mapping[str, str] | None = None,
+        keep: Keep | None = None,
+        fields: Mapping[str, str] | None = None,
     ) -> Listing:
         """See `Api`; without `keep`, objects are whole."""
         self._maybe_fail("list", None)
@@ -117,7 +122,12 @@ class FakeKubernetes:
         if kind in self.unserved:
             raise Gone(f"{kind.plural}: 404 page not found")
         listing = self._listing(kind, namespace, labels or {})
-        return listing if keep is None else Listing(tuple(map(keep, listing.items)), listing.version)
+        selected = [
+            each
+            for each in listing.items
+            if all(str(_at(each, path)) == value for path, value in (fields or {}).items())
+        ]
+        return Listing(tuple(selected if keep is None else map(keep, selected)), listing.version)
 
     async def apply(self, manifest: Manifest) -> Manifest:
         """See `Api`."""
@@ -237,6 +247,13 @@ class FakeKubernetes:
     @staticmethod
     def _where(manifest: Manifest) -> Where:
         return kind_of(manifest), manifest["metadata"]["namespace"], name_of(manifest)
+
+
+def _at(manifest: Any, path: str) -> Any:
+    """The value at a path of fields; empty where there is none."""
+    for name in path.split("."):
+        manifest = manifest.get(name, {}) if isinstance(manifest, dict) else {}
+    return manifest or ""
 
 
 def _remove(live: dict[str, Any], formerly: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -173,7 +173,11 @@ PROPERTIES: dict[str, Check] = {
     "spark.kubernetes.container.image": IMAGE,
     **{f"spark.{role}.extraJavaOptions": java_options for role in ("driver", "executor")},
     **{f"spark.{role}.memory": QUANTITY for role in ("driver", "executor")},
-    **{f"spark.kubernetes.{role}.request.cores": QUANTITY for role in ("driver", "executor")},
+    **{
+        f"spark.kubernetes.{role}.{size}.cores": QUANTITY
+        for role in ("driver", "executor")
+        for size in ("request", "limit")
+    },
 }
 STORAGE = url("https", "http")
 OUTPUT = url("abfs", "abfss", user=True)
@@ -225,7 +229,7 @@ PLACES: tuple[tuple[str, Check], ...] = (
     (r"ConfigMap\.data\[config\.json\]", anything),
     # applications of other operators
     (r"SparkApplication\.spec\.(arguments|driverArgs)\[\]", inert),  # an argument of the driver's pod
-    (r"SparkApplication\.spec\.(driver|executor)\.(coreRequest|memory)", QUANTITY),
+    (r"SparkApplication\.spec\.(driver|executor)\.(coreRequest|coreLimit|memory)", QUANTITY),
     (r"SparkApplication\.spec\.image", IMAGE),
     (r"SparkApplication\.spec\.(mainApplicationFile|pyFiles)", PROGRAM),
     *((rf"SparkApplication\.spec\.sparkConf\[{re.escape(name)}\]", check) for name, check in PROPERTIES.items()),

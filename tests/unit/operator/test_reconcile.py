@@ -168,7 +168,7 @@ async def test_what_is_stuck_is_looked_at_as_rarely_as_what_rests() -> None:
         assert result.delay is not None
         await asyncio.sleep(result.delay)
     assert result.delay == RESTING_SECONDS
-    assert cluster.api.writes["apply_status"] == 1
+    assert cluster.api.writes["apply_status"] == 2  # the second one says since when pods are missing
 
 
 @virtual

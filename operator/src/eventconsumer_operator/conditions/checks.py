@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from eventconsumer_api import labels
 from eventconsumer_api.conditions import ConditionType, Reason
 from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.facts import Facts
 from eventconsumer_operator.conditions.messages import joined
 from eventconsumer_operator.errors import SpecError
+
+_OF_HOSTS = {labels.COMPONENT_HOST, labels.COMPONENT_PROBE}
 
 Verdict = Literal["True", "False", "Unknown"]
 
@@ -48,9 +51,25 @@ def _blockers(facts: Facts) -> Iterator[Blocker]:
             yield Blocker(problem.reason, messages.host_problem(problem))
         if facts.pod_failures:
             yield Blocker(Reason.HOSTS_FAILING, messages.pods_failing(facts.pod_failures))
+    yield from _absent(facts)
     spark = spark_healthy(facts)
     if spark.reason in {Reason.SPARK_FAILED, Reason.SPARK_WAITING}:
         yield Blocker(spark.reason, spark.message)
+
+
+def _absent(facts: Facts) -> Iterator[Blocker]:
+    """What is expected and has been missing for minutes: pods, ready pods, reports."""
+    for each in facts.missing:
+        reason = Reason.HOSTS_FAILING if each.component in _OF_HOSTS else Reason.REFUSED
+        yield Blocker(reason, messages.pods_missing(each))
+    if facts.suspended:
+        return
+    if stuck := tuple(pod for pod in facts.unready_pods if pod.stuck):
+        yield Blocker(Reason.HOSTS_FAILING, messages.pods_unready(stuck))
+    if facts.silent:
+        yield Blocker(Reason.NO_REPORT, messages.hosts_silent(facts.silent))
+    if facts.probe_silent_since:
+        yield Blocker(Reason.NO_REPORT, messages.probe_silent(facts.probe, facts.probe_silent_since))
 
 
 def stalled(facts: Facts) -> Finding:
@@ -70,6 +89,8 @@ def hosts_available(facts: Facts) -> Finding:
         return Finding("True", Reason.AVAILABLE, count)
     if facts.pod_failures:
         return Finding("False", Reason.HOSTS_FAILING, joined(count, messages.pods_failing(facts.pod_failures)))
+    if absent := [each for each in facts.missing if each.component == labels.COMPONENT_HOST]:
+        return Finding("False", Reason.HOSTS_FAILING, joined(count, *map(messages.pods_missing, absent)))
     if facts.existing == 0:
         return Finding("False", Reason.PROGRESSING, joined(count, messages.no_pod(facts.hosts_set)))
     return Finding("False", Reason.PROGRESSING, joined(count, messages.pods_unready(facts.unready_pods)))

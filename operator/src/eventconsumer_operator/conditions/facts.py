@@ -6,22 +6,26 @@ Only what others say stays text: problems that hosts report, errors of the API s
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from eventconsumer_api import labels
 from eventconsumer_api.conditions import ADVISORY, UNREACHABLE, ConditionType, Reason
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.status import Condition, SparkStatus
 from eventconsumer_api.v1alpha1 import ScalingMode
 from eventconsumer_operator.errors import OperatorError
-from eventconsumer_operator.kube.manifest import STATEFUL_SET
+from eventconsumer_operator.kube.manifest import STATEFUL_SET, name_of
 from eventconsumer_operator.plan import Plan
-from eventconsumer_operator.plan.probe import is_probing
-from eventconsumer_operator.resource.names import host_name
+from eventconsumer_operator.plan.probe import is_asleep, is_probing
+from eventconsumer_operator.resource.missing import Missing, missing
+from eventconsumer_operator.resource.names import host_name, probe_name
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import (
+    SLOW,
     PodFailure,
     Restart,
     UnreadyPod,
     is_ready,
     pod_failures,
+    ready_since,
     restarts,
     unready_pods,
 )
@@ -63,6 +67,19 @@ class HostProblem:
 
 
 @dataclass(frozen=True)
+class Silent:
+    """No leading host answers, although hosts are ready.
+
+    Attributes:
+        since: Since when.
+        hosts: Names of the ready pods that do not answer; empty: they answer, and none of them leads.
+    """
+
+    since: datetime
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class LostEvents:
     """Events that expired before they were written.
 
@@ -97,6 +114,10 @@ class Facts:
         lost: Events lost to retention, by the last report of a leading host; None: none.
         lost_before: The message of the previous DataGap condition, while no host leads; empty for none.
         gaps: Lost events that hosts without files report.
+        missing: Pods that have not existed for so long that an action is needed, but those of Spark applications.
+        silent: Hosts that have not reported for so long that an action is needed; None: they report, or none is ready.
+        probe_silent_since: Since when the probe does not tell the lag, for so long that an action is needed; None: no.
+        probe: Name of the probe's StatefulSet.
         pod_failures: Host pods that do not start.
         unready_pods: Host pods that are not ready, and do not say why.
         restarts: Recent restarts of host pods that are not ready again.
@@ -107,7 +128,9 @@ class Facts:
         current: Host pods of the newest template.
         reported: Whether any host has answered.
         leading: Whether a leading host has answered.
-        no_leader_since: Since when no leading host answers; None: one answers, or none has answered yet.
+        no_leader_since: Since when no leading host answers; None: one answers.
+        outdated: Whether no leading host has answered for so long that its last numbers are unknown.
+        unseen: Whether hosts exist, and none has answered for as long.
         spark_before: The previous condition SparkHealthy, while no leading host answers; None: it says nothing.
         total: Partitions of the hub; 0 if unknown.
         owned: Partitions that are read.
@@ -125,6 +148,10 @@ class Facts:
     lost: LostEvents | None = None
     lost_before: str = ""
     gaps: tuple[HostProblem, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    silent: Silent | None = None
+    probe_silent_since: datetime | None = None
+    probe: str = ""
     pod_failures: tuple[PodFailure, ...] = ()
     unready_pods: tuple[UnreadyPod, ...] = ()
     restarts: tuple[Restart, ...] = ()
@@ -136,6 +163,8 @@ class Facts:
     reported: bool = False
     leading: bool = False
     no_leader_since: datetime | None = None
+    outdated: bool = False
+    unseen: bool = False
     spark_before: Condition | None = None
     total: int = 0
     owned: int = 0
@@ -173,7 +202,11 @@ def gather(
     desired = plan.hosts if plan else stateful_set.get("spec", {}).get("replicas", 0)
     suspended = bool(plan and plan.spec.suspend)
     zero = bool(plan and plan.scaling.mode is ScalingMode.FIXED and plan.hosts == 0)
-    asleep = bool(plan and is_probing(plan.scaling))
+    asleep = bool(plan and is_asleep(plan.scaling))
+    probes = observed.probes if plan and is_probing(plan.scaling) else ()
+    unknown_since = plan.scaling.unknown_since if plan else None
+    no_leader_since = _no_leader_since(observed)
+    outdated = no_leader_since is not None and observed.now - no_leader_since >= SLOW
     total = observed.partition_count or 0
     problems = _problems(observed)
     passing = tuple(problem for problem in problems if problem.may_pass(observed.now))
@@ -189,8 +222,16 @@ def gather(
         lost=_lost(observed),
         lost_before="" if observed.fleet or gaps else _lost_before(observed),
         gaps=gaps,
-        pod_failures=pod_failures((*observed.pods, *(observed.probes if asleep else ()))),
-        unready_pods=unready_pods(observed.pods, observed.now, required_objects(plan.spec.processing) if plan else ()),
+        missing=tuple(
+            each for each in missing(observed) if each.lasts(observed.now) and each.component != labels.COMPONENT_SPARK
+        ),
+        silent=None if suspended or zero or asleep or problems or not outdated else _silent(observed, no_leader_since),
+        probe_silent_since=unknown_since if unknown_since and observed.now - unknown_since >= SLOW else None,
+        probe=probe_name(observed.consumer.key),
+        pod_failures=pod_failures((*observed.pods, *probes)),
+        unready_pods=unready_pods(
+            (*observed.pods, *probes), observed.now, required_objects(plan.spec.processing) if plan else ()
+        ),
         restarts=restarts((pod for pod in observed.pods if not is_ready(pod)), observed.now),
         desired=desired,
         ready=min(status.get("readyReplicas", 0), desired),
@@ -199,7 +240,9 @@ def gather(
         current=status.get("updatedReplicas", status.get("replicas", 0)) if seen else 0,
         reported=bool(observed.reports),
         leading=observed.fleet is not None,
-        no_leader_since=_no_leader_since(observed),
+        no_leader_since=no_leader_since,
+        outdated=outdated,
+        unseen=outdated and bool(observed.pods) and not observed.reports,
         spark_before=_spark_before(observed),
         total=total,
         owned=0 if suspended or (zero and not observed.pods) else min(_owned(observed), total),
@@ -223,10 +266,18 @@ def _problems(observed: Observed) -> tuple[HostProblem, ...]:
 
 
 def _no_leader_since(observed: Observed) -> datetime | None:
-    status = observed.consumer.status
-    if observed.fleet is not None or status.hub.created_at is None:  # a leading host reports the time of creation
+    return None if observed.fleet else observed.consumer.status.hosts.no_leader_since or observed.now
+
+
+def _silent(observed: Observed, no_leader_since: datetime | None) -> Silent | None:
+    """Hosts that have been ready for long while no leading host answers."""
+    ready = {name_of(pod): since for pod in observed.pods if (since := ready_since(pod))}
+    if no_leader_since is None or not ready:
         return None
-    return status.hosts.no_leader_since or observed.now
+    since = max(no_leader_since, min(ready.values()))
+    if observed.now - since < SLOW:
+        return None
+    return Silent(since, tuple(sorted(ready)) if not observed.reports else ())
 
 
 def _spark_before(observed: Observed) -> Condition | None:
@@ -267,4 +318,4 @@ def _owned(observed: Observed) -> int:
     if observed.reports:
         return len(read)
     # No host answers: without pods no partition is read; otherwise the last report counts for now.
-    return observed.consumer.status.partitions.owned if observed.pods else 0
+    return observed.consumer.status.partitions.owned or 0 if observed.pods else 0

@@ -4,13 +4,15 @@ From top to bottom: hosts, partitions, progress, pods, restarts, lost events, Sp
 thing, the cause and the remedy. docs/reference/conditions.md shows all of them with examples.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from eventconsumer_api import labels
 from eventconsumer_api.conditions import PodReason, Reason
 from eventconsumer_api.status import QuarantineStatus
-from eventconsumer_operator.conditions.facts import HostProblem, LostEvents
+from eventconsumer_operator.conditions.facts import HostProblem, LostEvents, Silent
+from eventconsumer_operator.resource.missing import Missing
 from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, PodStage, Restart, UnreadyPod
 from eventconsumer_operator.spark.applications import LauncherMessage, NoResult, UnknownState
 from eventconsumer_operator.spark.facts import (
@@ -64,6 +66,10 @@ SPARK_DISABLED = "Spark is not enabled in the spec"
 _CAUSE_LIMIT = 300  # of one pod's share in a message
 _EXIT_LIMIT = 100  # of a container's own words in the message of its restart
 _KILLED = 137
+_NO_LIMIT = re.compile(r"must specify [^:]*limits\.cpu")  # of a quota
+_OF_DRIVER = ("spec.spark.driver", "spec.spark.driver.cpuLimit")
+_SIZES = {labels.COMPONENT_SPARK: _OF_DRIVER, labels.COMPONENT_BATCH_REPLAY: _OF_DRIVER}
+"""Fields with the size of a pod, and with its limit of CPU, by component; others have those of hosts."""
 _OUT_OF_MEMORY = "the container exceeded its memory limit and was killed: raise spec.pods.resources.limits.memory"
 
 
@@ -132,6 +138,28 @@ def host_problem(problem: HostProblem) -> str:
     return f"{count} ({_and_others(problem.hosts[0], len(problem.hosts))}){since}: {text}"
 
 
+def hosts_silent(silent: Silent) -> str:
+    """Hosts are ready, and no leading host answers the operator."""
+    if not silent.hosts:
+        return (
+            f"hosts answer, and none of them has led since {_utc(silent.since)}: lag and batches are unknown: kubectl "
+            "logs of the host pods shows the cause"
+        )
+    return (
+        f"pod {_and_others(silent.hosts[0], len(silent.hosts))} is ready and has not answered the operator since "
+        f"{_utc(silent.since)}: let NetworkPolicies allow the operator to reach port {labels.HOST_PORT} of the hosts; "
+        "the log of the operator shows refused reports"
+    )
+
+
+def probe_silent(probe: str, since: datetime) -> str:
+    """The probe does not tell the lag, so nobody would see new events."""
+    return (
+        f"the probe has not reported the lag of all partitions since {_utc(since)}, so a host runs in its place: "
+        f"kubectl describe statefulset/{probe} and kubectl logs {probe}-0 show the cause"
+    )
+
+
 # --- pods ----------------------------------------------------------------------------------------------------------
 
 
@@ -155,6 +183,30 @@ def _pod_cause(failure: PodFailure) -> str:
             return f"{failure.text}: create it, or correct env and envFrom in the spec; the pod then starts by itself"
         case PodCause.ENDED:
             return failure.text or "the pod ended"
+
+
+def pods_missing(found: Missing) -> str:
+    """Pods that do not exist: how many, since when, why, and the remedy."""
+    count = f"{found.expected - found.existing} of {found.expected}"
+    begin = f"{found.owner}: {count} pods do not exist since {_utc(found.since)}"
+    if not found.cause:
+        return (
+            f"{begin}: most likely a quota or an admission policy refuses them, or the service account does not exist: "
+            f"kubectl describe {found.owner} shows the cause"
+        )
+    return f"{begin}: {refusal(found.cause, found.component)}"
+
+
+def refusal(cause: str, component: str) -> str:
+    """Why the API server refuses a pod, and the remedy."""
+    field, limit = _SIZES.get(component, ("spec.pods.resources", "spec.pods.resources.limits.cpu"))
+    if _NO_LIMIT.search(cause):
+        remedy = f"set {limit}"
+    elif "quota" in cause:
+        remedy = f"raise the quota, or lower {field}"
+    else:
+        remedy = f"change the policy, or {field}"
+    return f"the API server refuses them: {cause[:_CAUSE_LIMIT]}: {remedy}"
 
 
 def pods_unready(pods: tuple[UnreadyPod, ...]) -> str:

@@ -17,6 +17,7 @@ from eventconsumer_api.status import (
     HostsStatus,
     HubStatus,
     LagStatus,
+    MissingStatus,
     NoticesStatus,
     PartitionsStatus,
     RetentionStatus,
@@ -31,6 +32,7 @@ from eventconsumer_operator.conditions.storagestatus import storage_status
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.plan import Plan
 from eventconsumer_operator.resource.images import spark_image
+from eventconsumer_operator.resource.missing import missing
 from eventconsumer_operator.resource.names import selector_text
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.settings import Settings
@@ -80,7 +82,17 @@ def make_status(
         replicas=facts.existing,
         selector=selector_text(observed.consumer.key, labels.COMPONENT_HOST),
         hosts=HostsStatus(desired=facts.desired, ready=facts.ready, no_leader_since=facts.no_leader_since),
-        partitions=PartitionsStatus(total=facts.total, owned=facts.owned, unowned=facts.total - facts.owned),
+        missing=[
+            MissingStatus(
+                object=each.owner,
+                expected=each.expected,
+                existing=each.existing,
+                since=each.since,
+                cause=redact(each.cause),
+            )
+            for each in missing(observed)
+        ],
+        partitions=_partitions(facts),
         lag=_lag(observed, facts),
         scaling=plan.scaling if plan else previous.scaling,
         replay=replay_status(observed, plan.spec) if plan else previous.replay,
@@ -94,10 +106,16 @@ def make_status(
     )
 
 
+def _partitions(facts: Facts) -> PartitionsStatus:
+    if not facts.total or facts.unseen:
+        return PartitionsStatus(total=facts.total or None)
+    return PartitionsStatus(total=facts.total, owned=facts.owned, unowned=facts.total - facts.owned)
+
+
 def _lag(observed: Observed, facts: Facts) -> LagStatus:
     fleet = observed.fleet
-    if facts.suspended:
-        return LagStatus()
+    if facts.off or facts.outdated:
+        return LagStatus()  # nobody knows it
     if fleet is None:
         return observed.consumer.status.lag
     return LagStatus(

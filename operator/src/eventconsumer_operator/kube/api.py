@@ -45,11 +45,17 @@ class Api(Protocol):
         """Return the object, or None if there is none."""
 
     async def list(
-        self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None, keep: Keep = trimmed
+        self,
+        kind: Kind,
+        namespace: str,
+        labels: Mapping[str, str] | None = None,
+        keep: Keep = trimmed,
+        fields: Mapping[str, str] | None = None,
     ) -> Listing:
-        """Return all objects of the namespace, or of all namespaces with "", that carry `labels`.
+        """Return all objects of the namespace, or of all namespaces with "", that carry `labels` and have `fields`.
 
-        `keep` is called for each object as soon as its page arrives.
+        `keep` is called for each object as soon as its page arrives. `fields` are paths that the API server can select
+        by, such as involvedObject.uid of Events.
         """
 
     async def apply(self, manifest: Manifest) -> Manifest:
@@ -101,12 +107,18 @@ class KubernetesApi:
             return None
 
     async def list(
-        self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None, keep: Keep = trimmed
+        self,
+        kind: Kind,
+        namespace: str,
+        labels: Mapping[str, str] | None = None,
+        keep: Keep = trimmed,
+        fields: Mapping[str, str] | None = None,
     ) -> Listing:
         """See `Api`."""
         query: dict[str, str | int] = {"limit": LONG_PAGE}
-        if labels:
-            query["labelSelector"] = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+        for name, wanted in (("labelSelector", labels), ("fieldSelector", fields)):
+            if wanted:
+                query[name] = ",".join(f"{each}={value}" for each, value in sorted(wanted.items()))
         items: list[Manifest] = []
         while True:
             try:

@@ -27,10 +27,15 @@ class WriteThrough:
         return await self._api.get(kind, namespace, name)
 
     async def list(
-        self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None, keep: Keep = trimmed
+        self,
+        kind: Kind,
+        namespace: str,
+        labels: Mapping[str, str] | None = None,
+        keep: Keep = trimmed,
+        fields: Mapping[str, str] | None = None,
     ) -> Listing:
         """See `Api`: a direct read. Found objects are put into the store; absent ones may only lack the labels."""
-        listing = await self._api.list(kind, namespace, labels, keep)
+        listing = await self._api.list(kind, namespace, labels, keep, fields)
         for found in listing.items:
             if found["metadata"].get("labels", {}).get(LABEL_MANAGED_BY) == MANAGED_BY:
                 self._store.put(found)

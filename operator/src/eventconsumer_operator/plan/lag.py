@@ -11,7 +11,9 @@ waits in memory until its file is full). A partition is late if this exceeds `la
   constant load would oscillate between two numbers.
 - To zero: with `minReplicas: 0`, when all events are in files and no events arrived for `lag.idleSeconds`; back to one
   at the first event. Files that wait for Spark need no host: the probe makes batches of them.
-- Unknown lag never removes a host, and without any report the number stays.
+- Unknown lag never removes a host, and without any report the number stays. But with zero hosts only the probe can tell
+  that events arrive: if it does not report the lag of all partitions for `UNKNOWN`, a host runs in its place. The probe
+  stays, and no host is removed to zero until it reports.
 """
 
 import math
@@ -22,9 +24,11 @@ from datetime import datetime, timedelta
 from eventconsumer_api.host_report import PartitionLag
 from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import Scaling, ScalingMode
+from eventconsumer_operator.resource.podfailures import SLOW
 
 STEP = timedelta(seconds=30)  # for new hosts to start; they can help only when they have written files
 START = timedelta(seconds=120)  # longest wait for hosts that are not ready
+UNKNOWN = SLOW  # a probe reports within a minute
 CATCH_UP_SECONDS = 300.0  # the current hosts may catch up within this time
 CALM_SHARE = 0.25  # of the target: a partition above this share is about to be late
 HOLD_COOLDOWNS = 12  # cooldowns before a number that was too few is tried again
@@ -44,6 +48,7 @@ class View:
         existing: Replicas of the StatefulSet.
         ready: Ready host pods.
         normal_seconds: Age of the oldest unwritten event while hosts keep up.
+        probed: Whether the probe reports.
     """
 
     now: datetime
@@ -54,6 +59,13 @@ class View:
     existing: int = 0
     ready: int = 0
     normal_seconds: float = 0.0
+    probed: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Whether the lag of every partition is known."""
+        lags = self.lags or {}
+        return len(lags) >= (self.partitions or 1) and all(lag.events is not None for lag in lags.values())
 
 
 def decide(view: View, scaling: Scaling, before: ScalingStatus | None) -> ScalingStatus:
@@ -74,10 +86,13 @@ def decide(view: View, scaling: Scaling, before: ScalingStatus | None) -> Scalin
     step = _Step(view, most, least, before)
     if not least <= before.replicas <= most:
         return step.to(before.replicas, "")
+    if before.replicas == 0:
+        return _awake(step)
+    if before.unknown_since and (view.probed or least):
+        before = before.model_copy(update={"unknown_since": None})
+        step = _Step(view, most, least, before)
     if view.lags is None:
         return before
-    if before.replicas == 0:
-        return _awake(step, view.lags)
     target = scaling.lag.target_seconds
     lateness = {
         partition: lag.seconds - view.normal_seconds for partition, lag in view.lags.items() if lag.seconds is not None
@@ -85,8 +100,7 @@ def decide(view: View, scaling: Scaling, before: ScalingStatus | None) -> Scalin
     late = {partition: seconds for partition, seconds in lateness.items() if seconds > target}
     if late:
         return _rise(step, late, target)
-    known = len(view.lags) >= (view.partitions or 1) and all(lag.events is not None for lag in view.lags.values())
-    if not known or max(lateness.values(), default=0.0) > target * CALM_SHARE:
+    if not view.known or max(lateness.values(), default=0.0) > target * CALM_SHARE:
         return before.model_copy(update={"calm_since": None})
     return _fall(step, view.lags, scaling)
 
@@ -123,12 +137,20 @@ class _Step:
         return self.view.now - last if last else timedelta.max
 
 
-def _awake(step: _Step, lags: Mapping[str, PartitionLag]) -> ScalingStatus:
-    assert step.before is not None  # noqa: S101 - it was zero
-    behind = sum(bool(lag.events) for lag in lags.values())
-    if not behind:
-        return step.before
-    return step.to(1, f"events arrived in {_partitions(behind)}", calm_since=None, late_seconds=None)
+def _awake(step: _Step) -> ScalingStatus:
+    before, view = step.before, step.view
+    assert before is not None  # noqa: S101 - it was zero
+    behind = sum(bool(lag.events) for lag in (view.lags or {}).values())
+    if behind:
+        reason = f"events arrived in {_partitions(behind)}"
+        return step.to(1, reason, calm_since=None, late_seconds=None, unknown_since=None)
+    if view.known:
+        return before.model_copy(update={"unknown_since": None})
+    since = before.unknown_since or view.now
+    if view.now - since < UNKNOWN:
+        return before.model_copy(update={"unknown_since": since})
+    reason = "the probe does not report the lag of all partitions"
+    return step.to(1, reason, calm_since=None, late_seconds=None, unknown_since=since)
 
 
 def _rise(step: _Step, late: Mapping[str, float], target: float) -> ScalingStatus:
@@ -165,7 +187,7 @@ def _fall(step: _Step, lags: Mapping[str, PartitionLag], scaling: Scaling) -> Sc
     idle = timedelta(seconds=scaling.lag.idle_seconds)
     quiet = now - (step.view.last_enqueued_time or since)
     done = not any(lag.events for lag in lags.values())
-    if step.least == 0 and done and quiet >= idle:
+    if step.least == 0 and done and quiet >= idle and before.unknown_since is None:
         return step.to(0, f"no events arrived for {scaling.lag.idle_seconds} s", calm_since=since, late_seconds=None)
     memory: dict[str, object] = {"calm_since": since, "late_seconds": None}
     fewer = max(1, step.least, before.replicas - max(1, before.replicas // 4))

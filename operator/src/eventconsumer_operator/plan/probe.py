@@ -9,13 +9,14 @@ from typing import Any
 from eventconsumer_api import labels
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.quantities import amount
 from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, ScalingMode
 from eventconsumer_operator.kube.manifest import STATEFUL_SET, controller_uid, is_being_deleted
 from eventconsumer_operator.plan.hosts import host_probes
 from eventconsumer_operator.resource.names import child, host_name, probe_name, selector
 from eventconsumer_operator.resource.observed import Consumer, Observed
-from eventconsumer_operator.resource.pods import host_template
+from eventconsumer_operator.resource.pods import host_resources, host_template
 
 COMMAND = "probe"
 # Measured: 80 MB, mostly code. The limit allows hubs with a thousand partitions.
@@ -26,9 +27,14 @@ BATCH_FILE_KIB = 4  # measured: 3.7 per file of the frozen batch, and 0.9 per pe
 GRACE_SECONDS = 5  # it owns no partitions
 
 
-def is_probing(scaling: ScalingStatus) -> bool:
-    """Whether hosts are scaled to zero until new events arrive: then the probe runs."""
+def is_asleep(scaling: ScalingStatus) -> bool:
+    """Whether hosts are scaled to zero until new events arrive."""
     return scaling.mode is ScalingMode.LAG and scaling.replicas == 0
+
+
+def is_probing(scaling: ScalingStatus) -> bool:
+    """Whether the probe runs: while hosts are asleep, or one runs in place of a probe that does not report."""
+    return is_asleep(scaling) or (scaling.mode is ScalingMode.LAG and scaling.unknown_since is not None)
 
 
 def probe_set(consumer: Consumer, spec: EventConsumerSpec, config: HostConfig, image: str) -> Manifest:
@@ -43,10 +49,7 @@ def probe_set(consumer: Consumer, spec: EventConsumerSpec, config: HostConfig, i
         component=labels.COMPONENT_PROBE,
         arguments=(COMMAND,),
         probes=host_probes(),
-        resources={
-            "requests": REQUESTS,
-            "limits": {"memory": f"{_limit_mib(config)}Mi", "ephemeral-storage": STORAGE_LIMIT},
-        },
+        resources=_resources(spec, config),
     )
     pod: dict[str, Any] = template["spec"] | {"terminationGracePeriodSeconds": GRACE_SECONDS}
     return child(consumer, STATEFUL_SET, name, labels.COMPONENT_PROBE) | {
@@ -57,6 +60,16 @@ def probe_set(consumer: Consumer, spec: EventConsumerSpec, config: HostConfig, i
             "template": template | {"spec": pod},
         }
     }
+
+
+def _resources(spec: EventConsumerSpec, config: HostConfig) -> dict[str, dict[str, str]]:
+    """Its own size, and a limit of CPU where hosts have one: a quota of limits.cpu refuses pods without."""
+    limits = {"memory": f"{_limit_mib(config)}Mi", "ephemeral-storage": STORAGE_LIMIT}
+    cpu = host_resources(spec.pods)["limits"].get("cpu")
+    if cpu is None:
+        return {"requests": REQUESTS, "limits": limits}
+    request = REQUESTS["cpu"] if amount(cpu) > amount(REQUESTS["cpu"]) else cpu
+    return {"requests": REQUESTS | {"cpu": request}, "limits": {"cpu": cpu, **limits}}
 
 
 def _limit_mib(config: HostConfig) -> int:

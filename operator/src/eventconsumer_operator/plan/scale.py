@@ -76,6 +76,7 @@ def _view(observed: Observed, spec: EventConsumerSpec) -> View:
         existing=hosts.get("spec", {}).get("replicas", 0),
         ready=hosts.get("status", {}).get("readyReplicas", 0),
         normal_seconds=normal_seconds(spec),
+        probed=any(name_of(pod) in observed.reports for pod in observed.probes),
     )
 
 

@@ -79,6 +79,7 @@ class Observed:
         replays: Jobs of replays of this resource.
         replay_pods: Pods of those Jobs.
         replay_reports: Their reports, by pod name.
+        refusals: Why the API server refused pods, by uid of the object that should have them; absent: unknown.
     """
 
     now: datetime
@@ -95,6 +96,7 @@ class Observed:
     replays: tuple[Manifest, ...] = ()
     replay_pods: tuple[Manifest, ...] = ()
     replay_reports: Mapping[str, HostReport] = field(default_factory=dict)
+    refusals: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def fleet(self) -> FleetReport | None:

@@ -28,6 +28,9 @@ _WAITING_FAILURES = {
 RECENT = timedelta(minutes=10)
 # A host is ready within seconds of its start; pulling an image or adding a node takes longer.
 SLOW = timedelta(minutes=3)
+# Default of progressDeadlineSeconds of a Deployment, after which Kubernetes reports no progress
+# (kubernetes.io/docs/concepts/workloads/controllers/deployment/#progress-deadline-seconds).
+STUCK = timedelta(minutes=10)
 # Messages of the kubelet about a variable without a source (makeEnvironmentVariables in pkg/kubelet/kubelet_pods.go).
 # The kind is in the singular or the plural. About a volume without a source, the status of a pod says nothing.
 _MISSING = re.compile(r"(configmaps?|secrets?) \".*\" not found|couldn't find key .* in (ConfigMap|Secret) ")
@@ -91,6 +94,7 @@ class UnreadyPod:
         since: Since when, as the API server writes times.
         stage: How far its start is.
         slow: Whether it has not been ready for minutes.
+        stuck: Whether it has not been ready for so long that an action is needed.
         needs: Objects without which its volumes cannot be mounted, such as ConfigMap shop; empty if they are mounted.
     """
 
@@ -98,6 +102,7 @@ class UnreadyPod:
     since: str
     stage: PodStage = PodStage.RUNNING
     slow: bool = False
+    stuck: bool = False
     needs: tuple[str, ...] = ()
 
 
@@ -171,10 +176,9 @@ def unready_pods(pods: Iterable[Manifest], now: datetime, needs: tuple[str, ...]
     found = []
     for pod in sorted(pods, key=name_of):
         if since := _unready_since(pod):
-            stage, slow = _stage(pod), now - datetime.fromisoformat(since) >= SLOW
-            found.append(
-                UnreadyPod(name_of(pod), since, stage, slow, needs if slow and _waits_for_volumes(pod) else ())
-            )
+            age = now - datetime.fromisoformat(since)
+            waits = needs if age >= SLOW and _waits_for_volumes(pod) else ()
+            found.append(UnreadyPod(name_of(pod), since, _stage(pod), age >= SLOW, age >= STUCK, waits))
     return tuple(sorted(found, key=lambda each: not each.slow))
 
 
@@ -196,6 +200,15 @@ def is_ready(pod: Manifest) -> bool:
     """Whether the kubelet reports the pod as ready."""
     conditions = pod.get("status", {}).get("conditions", [])
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def ready_since(pod: Manifest) -> datetime | None:
+    """Since when the kubelet reports the pod as ready; None: it is not."""
+    for each in pod.get("status", {}).get("conditions", []):
+        if each["type"] == "Ready" and each["status"] == "True":
+            since = each.get("lastTransitionTime") or pod["metadata"].get("creationTimestamp")
+            return datetime.fromisoformat(since) if since else None
+    return None
 
 
 def _unready_since(pod: Manifest) -> str:

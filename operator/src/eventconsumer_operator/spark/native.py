@@ -13,6 +13,7 @@ from eventconsumer_api import labels
 from eventconsumer_api.expansion import inert
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.podsecurity import container_security, pod_security
+from eventconsumer_api.quantities import canonical
 from eventconsumer_api.spark import SparkPod
 from eventconsumer_operator.kube.manifest import JOB, containers_of, kind_of
 from eventconsumer_operator.resource.names import child
@@ -88,7 +89,11 @@ def _driver(launch: Launch) -> dict[str, Any]:
     memory, disk = f"{pod_memory_mib(driver)}Mi", storage(driver)
     resources = {
         "requests": {"cpu": driver.core_request or str(driver.cores), "memory": memory, **disk["requests"]},
-        "limits": {"memory": memory, **disk["limits"]},
+        "limits": {
+            **({"cpu": canonical(driver.cpu_limit)} if driver.cpu_limit else {}),
+            "memory": memory,
+            **disk["limits"],
+        },
     }
     # Spark reads it where it did not create the pod (spark.apache.org/docs/latest/configuration.html).
     local_dirs = [{"name": "SPARK_LOCAL_DIRS", "value": SCRATCH_FOLDER}] if driver.scratch else []
@@ -165,14 +170,16 @@ def _confs(launch: Launch) -> list[str]:
 
 
 def _executors(launch: Launch) -> dict[str, str]:
-    # No CPU limit: it would slow down the start and the garbage collection of a JVM.
+    # By default no CPU limit: it would slow down the start and the garbage collection of a JVM.
     executor = launch.spark.executor
+    limit = {"spark.kubernetes.executor.limit.cores": executor.cpu_limit} if executor.cpu_limit else {}
     return {
         "spark.executor.instances": str(launch.first_executors),
         "spark.executor.cores": str(executor.cores),
         "spark.executor.memory": executor.memory,
         **launch.scaling,
         "spark.kubernetes.executor.request.cores": executor.core_request or str(executor.cores),
+        **limit,
         "spark.kubernetes.container.image": launch.image,
         "spark.kubernetes.container.image.pullPolicy": "IfNotPresent",
         **{f"spark.kubernetes.executor.label.{name}": value for name, value in launch.labels.items()},

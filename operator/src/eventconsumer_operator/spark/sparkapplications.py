@@ -172,8 +172,9 @@ def secured() -> dict[str, str]:
 
 
 def _kubeflow_size(pod: SparkPod) -> dict[str, Any]:
-    # No CPU limit: it would slow down the start and the garbage collection of a JVM.
-    return {"cores": pod.cores, "coreRequest": pod.core_request or str(pod.cores), "memory": pod.memory}
+    # By default no CPU limit: it would slow down the start and the garbage collection of a JVM.
+    limit = {"coreLimit": pod.cpu_limit} if pod.cpu_limit else {}
+    return {"cores": pod.cores, "coreRequest": pod.core_request or str(pod.cores), "memory": pod.memory, **limit}
 
 
 def _apache_conf(launch: Launch) -> dict[str, str]:
@@ -197,8 +198,10 @@ def _apache_conf(launch: Launch) -> dict[str, str]:
 
 
 def _apache_size(role: str, pod: SparkPod) -> dict[str, str]:
+    limit = {f"spark.kubernetes.{role}.limit.cores": pod.cpu_limit} if pod.cpu_limit else {}
     return {
         f"spark.{role}.cores": str(pod.cores),
         f"spark.{role}.memory": pod.memory,
         f"spark.kubernetes.{role}.request.cores": pod.core_request or str(pod.cores),
+        **limit,
     }

@@ -74,7 +74,7 @@ SITUATIONS: dict[str, tuple[Observed, tuple[OperatorError, ...], str]] = {
     "no hosts by number": (world(spec=NONE, hosts=stateful_set(0, 0), reports={}), (), "Current"),
     "hosts stop for another number": (world(spec=NONE, hosts=stateful_set(1, 1)), (), "InProgress"),
     "suspended, and a right is missing": (world(spec=SUSPENDED, hosts=None, reports={}), (Forbidden("no"),), "Failed"),
-    "a new host is never ready": (world(hosts=stateful_set(2, 1), pods=(SLOW,)), (), "InProgress"),
+    "a new host is never ready": (world(hosts=stateful_set(2, 1), pods=(SLOW,)), (), "Failed"),
     "a wrong spec": (world(), (SpecError("spec.sink.container", "wrong"),), "Failed"),
     "a right is missing": (world(), (Forbidden("no"),), "Failed"),
     "an object is refused": (world(hosts=None), (Refused("quota"),), "Failed"),

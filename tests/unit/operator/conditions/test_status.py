@@ -67,6 +67,7 @@ def healthy(**changes: Any) -> Observed:
         "spec": SCALED,
         "hosts": stateful_set(2, 2),
         "reports": {"orders-host-0": report(fleet=fleet()), "orders-host-1": report()},
+        "pods": (pod("orders-host-0"), pod("orders-host-1")),
     }
     return observed(**(world | changes))
 
@@ -275,7 +276,7 @@ def test_what_is_to_rest_is_ready_when_nothing_runs_and_says_why(spec: dict[str,
     going = status_of(healthy(spec=spec, status=before))
     assert verdict(going, "Ready") == ("False", reason)
     assert verdict(going, "Reconciling") == ("True", "Progressing")
-    status = status_of(healthy(spec=spec, hosts=stateful_set(0, 0), reports={}, status=going))
+    status = status_of(healthy(spec=spec, hosts=stateful_set(0, 0), pods=(), reports={}, status=going))
     assert verdict(status, "Ready") == ("True", reason)
     assert verdict(status, "HostsAvailable") == ("False", reason)
     assert verdict(status, "Draining") == ("False", reason)
@@ -589,7 +590,7 @@ def test_a_suspension_does_not_end_a_failure_that_needs_a_person() -> None:
 def test_before_the_first_report_nothing_is_said_about_batches() -> None:
     status = status_of(healthy(spec=SCALED | SPARK, reports={"orders-host-1": report()}))
     assert verdict(status, "SparkHealthy") == ("Unknown", "NoReport")
-    assert status.hosts.no_leader_since is None
+    assert status.hosts.no_leader_since == NOW
 
 
 # --- writing -------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from eventconsumer_api.host_report import PartitionLag
 from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import LagScaling, Scaling, ScalingMode
 from eventconsumer_operator.plan.lag import HOLD_COOLDOWNS, STEP, TRIAL_COOLDOWNS, View, decide
+from eventconsumer_operator.plan.lag import UNKNOWN as SILENT
 from tests.unit.operator.worlds import NOW
 
 CALM = PartitionLag(events=0, seconds=0.0)
@@ -175,10 +176,28 @@ def test_to_zero_only_when_all_is_in_files_and_nothing_came_for_long() -> None:
 def test_from_zero_at_the_first_event_and_only_then() -> None:
     zero = memory(0, last_scale_time=NOW)
     assert decide(view(CALM, CALM), ZERO, zero) == zero
-    assert decide(view(CALM, UNKNOWN), ZERO, zero) == zero
-    assert decide(View(now=NOW, lags=None, partitions=2), ZERO, zero) == zero
     awake = decide(view(CALM, PartitionLag(events=1, seconds=0.0)), ZERO, zero)
     assert (awake.replicas, awake.reason, awake.calm_since) == (1, "events arrived in 1 partition", None)
+
+
+@pytest.mark.parametrize("blind", [View(now=NOW, partitions=2), view(CALM, UNKNOWN), view(CALM, partitions=2)])
+def test_lag_that_no_probe_tells_for_minutes_starts_a_host_which_stays_until_the_probe_reports(blind: View) -> None:
+    first = decide(blind, ZERO, memory(0))
+    assert (first.replicas, first.unknown_since) == (0, NOW)
+    assert decide(view(CALM, CALM), ZERO, first).unknown_since is None  # it reported in time
+    assert decide(replace(blind, now=NOW + SILENT - timedelta(seconds=1)), ZERO, first) == first
+    later = NOW + SILENT
+    awake = decide(replace(blind, now=later), ZERO, first)
+    assert (awake.replicas, awake.unknown_since) == (1, NOW)
+    assert awake.reason == "the probe does not report the lag of all partitions"
+    # The host tells that all is calm: still nobody would see events without it.
+    day = timedelta(days=1)
+    calm = view(CALM, CALM, now=later + day)
+    stays = decide(calm, ZERO, awake.model_copy(update={"calm_since": later}))
+    assert (stays.replicas, stays.unknown_since) == (1, NOW)
+    back = decide(replace(calm, probed=True), ZERO, stays)
+    assert (back.replicas, back.unknown_since) == (0, None)
+    assert decide(calm, scaling(least=1), stays).unknown_since is None
 
 
 # --- the beginning, and bounds that change ---------------------------------------------------------------------------

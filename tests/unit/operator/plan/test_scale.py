@@ -257,7 +257,7 @@ def test_no_host_is_healthy_while_the_probe_answers() -> None:
         found = make_status(world, make_plan(world, SETTINGS), (), SETTINGS)
         conditions = {each.type: each.status for each in found.conditions}
         assert (conditions["Ready"], conditions["Stalled"]) == (ready, "False")
-        assert found.scaling == ZERO
+        assert found.scaling == ZERO.model_copy(update={"unknown_since": None if reports else NOW})
 
 
 def test_events_that_the_probe_sees_start_a_host() -> None:
