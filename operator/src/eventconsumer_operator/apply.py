@@ -13,10 +13,12 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.labels import COMPONENT_SPARK
 from eventconsumer_api.v1alpha1 import KIND
 from eventconsumer_operator import metrics
-from eventconsumer_operator.errors import Changed, DependencyNotReady, Gone, NameTaken, OperatorError
+from eventconsumer_operator.errors import Changed, DependencyNotReady, Gone, NameTaken, OperatorError, Refused
 from eventconsumer_operator.kube.api import Api
 from eventconsumer_operator.kube.manifest import (
+    CONTENT_MAX_BYTES,
     EVENT_CONSUMER,
+    OVERSIZED,
     controller_uid,
     describe,
     difference,
@@ -24,14 +26,19 @@ from eventconsumer_operator.kube.manifest import (
     kind_of,
     name_of,
 )
-from eventconsumer_operator.kube.ownership import created_entries, handed_over
+from eventconsumer_operator.kube.ownership import (
+    ANNOTATION_APPLIED,
+    adopted,
+    created_entries,
+    handed_over,
+    is_orphan,
+)
 from eventconsumer_operator.plan import Plan
-from eventconsumer_operator.resource.names import selector
+from eventconsumer_operator.resource.names import belongs, selector
 from eventconsumer_operator.resource.observed import Consumer, Observed, consumer_from
 from eventconsumer_operator.spark.applications import application_of
 from eventconsumer_operator.spark.plan import SparkPlan
 
-ANNOTATION_APPLIED = "eventconsumer.io/applied"
 _DELETION_DELAY = 2.0
 
 
@@ -68,6 +75,8 @@ async def apply(api: Api, observed: Observed, plan: Plan) -> Outcome:
                 changes.append(f"{describe(job)} not created: {obstacle}" if obstacle else f"{describe(job)} created")
             elif await api.create(job) is not None:
                 changes.append(f"{describe(job)} created")
+            else:
+                await _check_namesake(api, observed, job)
         for manifest in plan.deleted:
             metadata = manifest["metadata"]
             await api.delete(kind_of(manifest), metadata["namespace"], metadata["name"], metadata["uid"])
@@ -103,13 +112,18 @@ async def _start(api: Api, observed: Observed, spark: SparkPlan) -> str:
     if len(live) >= spark.in_flight:
         return f"{describe(live[0])} exists"
     if await api.create(manifest) is None:
-        listing = await api.list(kind_of(manifest), observed.consumer.key.namespace)  # there is no right to get one
-        for other in listing.items:
-            if name_of(other) == name_of(manifest):
-                _check_owner(observed, other)
+        await _check_namesake(api, observed, manifest)
         return "an object of this name exists"
     metrics.APPLICATIONS.labels(spark.mode).inc()
     return ""
+
+
+async def _check_namesake(api: Api, observed: Observed, manifest: Manifest) -> None:
+    """Check the owner of the object that has the name of an application or a Job: those are not adopted."""
+    listing = await api.list(kind_of(manifest), observed.consumer.key.namespace)  # there is no right to get one
+    for other in listing.items:
+        if name_of(other) == name_of(manifest):
+            _check_owner(observed, other)
 
 
 async def _is_current(api: Api, observed: Observed) -> bool:
@@ -153,7 +167,15 @@ async def _apply_one(api: Api, observed: Observed, manifest: Manifest) -> list[s
         with contextlib.suppress(Changed):  # the next reconcile hands over
             await _hand_over(api, created)
         return [f"{describe(manifest)} created"]
+    if not is_being_deleted(live) and is_orphan(live) and belongs(observed.consumer, live):
+        return await _adopt(api, observed, stamped)
     _check_owner(observed, live)
+    if size := live.get(OVERSIZED):
+        raise Refused(
+            f"{describe(manifest)} has more content than the operator holds ({size} bytes, at most "
+            f"{CONTENT_MAX_BYTES}): remove what another client has added, or delete the object: the operator creates "
+            "it again"
+        )
     if created_entries(live):
         complete = await api.get(kind, observed.consumer.key.namespace, name_of(manifest))
         if complete is not None and created_entries(complete):
@@ -168,6 +190,18 @@ async def _apply_one(api: Api, observed: Observed, manifest: Manifest) -> list[s
     return [f"{describe(manifest)} corrected: {why}"]
 
 
+async def _adopt(api: Api, observed: Observed, stamped: Manifest) -> list[str]:
+    """Take over an orphan: the operator owns all of its fields, and the apply sets its owner."""
+    kind, name = kind_of(stamped), name_of(stamped)
+    complete = await api.get(kind, observed.consumer.key.namespace, name)
+    if complete is None or not is_orphan(complete):
+        raise Changed(f"{describe(stamped)} was changed by another client at the same time")
+    if fields := adopted(complete):
+        await api.merge(kind, complete["metadata"]["namespace"], name, fields)
+    await api.apply(_with_uid(stamped, complete["metadata"]["uid"]))
+    return [f"{describe(stamped)} adopted: it had no owner"]
+
+
 async def _hand_over(api: Api, live: Manifest) -> None:
     """Make a later apply remove the fields of the creation that it omits."""
     await api.merge(kind_of(live), live["metadata"]["namespace"], name_of(live), handed_over(live))
@@ -177,8 +211,7 @@ def _check_owner(observed: Observed, child: Manifest) -> None:
     consumer = observed.consumer
     if is_being_deleted(child):
         raise DependencyNotReady(f"{describe(child)} is being deleted", _DELETION_DELAY)
-    owner = controller_uid(child)
-    if owner == consumer.uid:
+    if controller_uid(child) == consumer.uid:
         return
     former = any(
         reference["kind"] == KIND and reference["name"] == consumer.key.name
@@ -190,7 +223,8 @@ def _check_owner(observed: Observed, child: Manifest) -> None:
             _DELETION_DELAY,
         )
     raise NameTaken(
-        f"{describe(child)} exists and has another owner: rename or delete it, or give the EventConsumer another name"
+        f"{describe(child)} exists and does not belong to this EventConsumer: rename or delete it, or give the "
+        "EventConsumer another name"
     )
 
 

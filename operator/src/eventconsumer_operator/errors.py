@@ -38,7 +38,7 @@ class SpecError(OperatorError):
 
 
 class NameTaken(OperatorError):
-    """An object that the operator must create exists and has another owner."""
+    """An object that the operator must create exists, and the operator cannot adopt it."""
 
     reason = Reason.NAME_TAKEN
 

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_operator.apply import ANNOTATION_APPLIED, Outcome, apply
+from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.errors import Changed, NameTaken
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, SERVICE, STATEFUL_SET, difference
+from eventconsumer_operator.kube.ownership import ANNOTATION_APPLIED
 from eventconsumer_operator.plan import make_plan
 from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.unit.operator.test_reconcile import FakeHosts
@@ -88,7 +89,7 @@ async def test_an_object_of_somebody_else_is_not_touched(api: FakeKubernetes) ->
     outcome = await once(api)
     (error,) = outcome.errors
     assert isinstance(error, NameTaken)
-    assert "configmap/orders-host exists and has another owner: rename or delete it" in str(error)
+    assert "configmap/orders-host exists and does not belong to this EventConsumer: rename or delete it" in str(error)
     assert api.peek(CONFIG_MAP, "shop", "orders-host")["data"] == {}
     assert ANNOTATION_APPLIED not in api.peek(CONFIG_MAP, "shop", "orders-host")["metadata"].get("annotations", {})
 

@@ -115,7 +115,10 @@ def stateful_set(replicas: int, ready: int, updated: int | None = None, generati
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": {"name": "orders-host", "namespace": "shop", "generation": generation, "uid": "set"},
+        "metadata": {
+            "name": "orders-host", "namespace": "shop", "generation": generation, "uid": "set",
+            "ownerReferences": [{"uid": UID, "controller": True}],
+        },
         "spec": {"replicas": replicas},
         "status": {
             "observedGeneration": seen,
@@ -123,7 +126,7 @@ def stateful_set(replicas: int, ready: int, updated: int | None = None, generati
             "readyReplicas": ready,
             "updatedReplicas": replicas if updated is None else updated,
         },
-    }
+    }  # fmt: skip
 
 
 def observed(

@@ -12,11 +12,11 @@ from eventconsumer_api.host_report import Problem
 from eventconsumer_api.status import Condition, SparkStatus
 from eventconsumer_api.v1alpha1 import ScalingMode
 from eventconsumer_operator.errors import OperatorError
-from eventconsumer_operator.kube.manifest import STATEFUL_SET, name_of
+from eventconsumer_operator.kube.manifest import name_of
 from eventconsumer_operator.plan import Plan
 from eventconsumer_operator.plan.probe import is_asleep, is_probing
 from eventconsumer_operator.resource.missing import Missing, missing
-from eventconsumer_operator.resource.names import host_name, probe_name
+from eventconsumer_operator.resource.names import host_name, hosts_set, probe_name
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import (
     SLOW,
@@ -195,7 +195,7 @@ def gather(
         errors: Errors of planning and applying.
         spark: Spark's new status.
     """
-    stateful_set = observed.children.get((STATEFUL_SET, host_name(observed.consumer.key)), {})
+    stateful_set = hosts_set(observed)
     status = stateful_set.get("status", {})
     # While the StatefulSet controller has not seen the newest template, its numbers are about the old one.
     seen = status.get("observedGeneration", 0) >= stateful_set.get("metadata", {}).get("generation", 1)

@@ -18,8 +18,8 @@ from eventconsumer_api.fleet import FleetMessage, deaf_hosts
 from eventconsumer_api.host_report import HostState
 from eventconsumer_api.identity import owner_id
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_operator.kube.manifest import STATEFUL_SET, is_being_deleted, name_of
-from eventconsumer_operator.resource.names import host_name
+from eventconsumer_operator.kube.manifest import is_being_deleted, name_of
+from eventconsumer_operator.resource.names import host_name, hosts_set
 from eventconsumer_operator.resource.observed import Observed
 
 REMEMBERED = timedelta(minutes=10)  # longer than any lease: an owner that ended may hold leases until they expire
@@ -137,8 +137,7 @@ def _holders(observed: Observed) -> set[str]:
 
 def _hosts(observed: Observed) -> int:
     """The number of hosts that exist or existed recently: ordinals are below it."""
-    hosts = observed.children.get((STATEFUL_SET, host_name(observed.consumer.key)))
-    replicas = hosts["spec"].get("replicas", 0) if hosts else 0
+    replicas = hosts_set(observed).get("spec", {}).get("replicas", 0)
     ordinals = (int(name_of(pod).rpartition("-")[2]) for pod in observed.pods)
     return max(replicas, observed.consumer.status.replicas, max(ordinals, default=-1) + 1)
 

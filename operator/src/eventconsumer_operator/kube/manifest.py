@@ -11,7 +11,7 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.labels import COMPONENT_HOST, COMPONENT_PROBE, COMPONENT_SPARK, LABEL_CONSUMER
 from eventconsumer_api.spark import Launcher
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND, PLURAL
-from eventconsumer_operator.kube.ownership import created_entries
+from eventconsumer_operator.kube.ownership import created_entries, is_orphan
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,10 @@ CONTENT_MAX_BYTES = 128 * 1024
 """Content that is held of an object. Positions of 1,024 partitions, the greatest spec in practice, have 80 KiB."""
 
 OVERSIZED = "oversized"
-"""The only field of a spec whose object has more content: its size, bytes. The CRD has no such field."""
+"""The only field of the spec of a resource, or of a child, that has more content: its size, bytes.
+
+Neither the CRD nor the kind of a child has such a field.
+"""
 
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
 _DOMAINS = ("eventconsumer.io/", "app.kubernetes.io/", "sparkoperator.k8s.io/")  # of labels and annotations
@@ -183,7 +186,7 @@ def trimmed(manifest: Manifest) -> Manifest:
             kept["managedFields"] = [{name: entries[0][name] for name in ("manager", "operation")}]
     content = _content(manifest)
     if (size := _size(content)) > CONTENT_MAX_BYTES:
-        content = {"spec": {OVERSIZED: size}} if manifest["kind"] == KIND else {}
+        content = {"spec": {OVERSIZED: size}} if manifest["kind"] == KIND else {OVERSIZED: size}
     elif isinstance(content.get("spec"), dict) and manifest["kind"] == KIND:
         content["spec"] = Packed.of(content["spec"])
     return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": kept} | content
@@ -201,7 +204,9 @@ def _content(manifest: Manifest) -> Manifest:
     if kind == POD:
         return status if controller_uid(manifest) else {}
     consumer = manifest["metadata"].get("labels", {}).get(LABEL_CONSUMER)
-    if name_of(manifest) not in {f"{consumer}-{end}" for end in _NAME_ENDS} or not controller_uid(manifest):
+    if name_of(manifest) not in {f"{consumer}-{end}" for end in _NAME_ENDS}:
+        return {}
+    if not controller_uid(manifest) and not is_orphan(manifest):
         return {}
     return {
         name: _digested(value) for name, value in manifest.items() if name not in {"apiVersion", "kind", "metadata"}

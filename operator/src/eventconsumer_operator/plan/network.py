@@ -26,9 +26,16 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import proxy_config
 from eventconsumer_api.spark import Spark, SparkMode
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-from eventconsumer_operator.kube.manifest import NETWORK_POLICY, controller_uid, is_being_deleted, name_of
+from eventconsumer_operator.kube.manifest import NETWORK_POLICY, is_being_deleted, name_of
 from eventconsumer_operator.plan.egress import ALL_IPV4, ALL_IPV6, NAMESPACE_NAME, block_of, egress_rules
-from eventconsumer_operator.resource.names import APPLICATION, child, host_name, ipv6_policy_name, spark_policy_name
+from eventconsumer_operator.resource.names import (
+    APPLICATION,
+    belongs,
+    child,
+    host_name,
+    ipv6_policy_name,
+    spark_policy_name,
+)
 from eventconsumer_operator.resource.observed import Consumer, Observed
 from eventconsumer_operator.settings import Settings
 
@@ -152,7 +159,7 @@ def unwanted_policies(observed: Observed, spec: EventConsumerSpec, settings: Set
         if name not in wanted
         and (live := observed.children.get((NETWORK_POLICY, name)))
         and not is_being_deleted(live)
-        and controller_uid(live) == consumer.uid
+        and belongs(consumer, live)
     )
 
 

@@ -12,9 +12,9 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.quantities import amount
 from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, ScalingMode
-from eventconsumer_operator.kube.manifest import STATEFUL_SET, controller_uid, is_being_deleted
+from eventconsumer_operator.kube.manifest import STATEFUL_SET, is_being_deleted
 from eventconsumer_operator.plan.hosts import host_probes
-from eventconsumer_operator.resource.names import child, host_name, probe_name, selector
+from eventconsumer_operator.resource.names import belongs, child, host_name, probe_name, selector
 from eventconsumer_operator.resource.observed import Consumer, Observed
 from eventconsumer_operator.resource.pods import host_resources, host_template
 
@@ -83,6 +83,6 @@ def unwanted_probe(observed: Observed, scaling: ScalingStatus) -> tuple[Manifest
     if live is None or is_probing(scaling):
         return ()
     # An object of this name with another owner is not deleted.
-    if controller_uid(live) != observed.consumer.uid or is_being_deleted(live):
+    if not belongs(observed.consumer, live) or is_being_deleted(live):
         return ()
     return (live,)

@@ -13,9 +13,9 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, EventConsumerSpec, HandlerMode, ScalingMode
 from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.kube.manifest import STATEFUL_SET, is_being_deleted, name_of
+from eventconsumer_operator.kube.manifest import is_being_deleted, name_of
 from eventconsumer_operator.plan.lag import View, decide
-from eventconsumer_operator.resource.names import host_name
+from eventconsumer_operator.resource.names import hosts_set
 from eventconsumer_operator.resource.observed import Observed
 
 ANNOTATION_LEAVING = "eventconsumer.io/hosts-leaving"  # <desired hosts> <since>
@@ -66,7 +66,7 @@ def _told(
 
 def _view(observed: Observed, spec: EventConsumerSpec) -> View:
     fleet = observed.fleet
-    hosts = observed.children.get((STATEFUL_SET, host_name(observed.consumer.key)), {})
+    hosts = hosts_set(observed)
     return View(
         now=observed.now,
         lags=fleet.lags if fleet else None,
@@ -118,7 +118,7 @@ def running(observed: Observed, wanted: int) -> Running:
 
     If no host stays, no host can take over, and all stop at once.
     """
-    hosts = observed.children.get((STATEFUL_SET, host_name(observed.consumer.key)), {})
+    hosts = hosts_set(observed)
     exist = hosts.get("spec", {}).get("replicas", 0)
     if wanted == 0 or exist <= wanted:
         return Running(wanted)

@@ -21,7 +21,7 @@ from eventconsumer_operator.kube.manifest import (
 )
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.resource.hosts import Hosts
-from eventconsumer_operator.resource.names import host_name, probe_name
+from eventconsumer_operator.resource.names import belongs, host_name, probe_name
 from eventconsumer_operator.resource.observed import Observed, consumer_from
 
 
@@ -41,7 +41,6 @@ def objects_of(store: Store, key: Key) -> Observed | None:
         found for kind, found in belonging if kind in APPLICATION_KINDS and _is_of(found, labels.COMPONENT_SPARK)
     ]
     children = {(kind, name_of(found)): found for kind, found in belonging if kind != POD}
-    stateful_set = children.get((STATEFUL_SET, host_name(key)))
     jobs = [found for kind, found in belonging if kind == JOB]
     own_applications = tuple(_owned(applications, {consumer.uid}))
     own_jobs = _owned(jobs, {consumer.uid})
@@ -50,9 +49,10 @@ def objects_of(store: Store, key: Key) -> Observed | None:
     spark_pods = [pod for pod in pods if _is_of(pod, labels.COMPONENT_SPARK)]
     # With some launchers the resource, not the application, owns the driver pod.
     drivers = tuple(_owned(spark_pods, {*_uids(own_applications), consumer.uid}))
-    probe_set = children.get((STATEFUL_SET, probe_name(key)))
-    own = tuple(_owned(pods, {stateful_set["metadata"]["uid"]})) if stateful_set else ()
-    probes = tuple(_owned(pods, {probe_set["metadata"]["uid"]})) if probe_set else ()
+    sets = [children.get((STATEFUL_SET, name)) for name in (host_name(key), probe_name(key))]
+    own, probes = (
+        tuple(_owned(pods, {each["metadata"]["uid"]})) if each and belongs(consumer, each) else () for each in sets
+    )
     return Observed(
         now=datetime.now(UTC).replace(microsecond=0),
         consumer=consumer,

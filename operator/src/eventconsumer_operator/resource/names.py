@@ -8,8 +8,9 @@ from eventconsumer_api import labels
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.kube.manifest import IPV6_SUFFIX
-from eventconsumer_operator.resource.observed import Consumer
+from eventconsumer_operator.kube.manifest import IPV6_SUFFIX, STATEFUL_SET, controller_uid
+from eventconsumer_operator.kube.ownership import is_orphan
+from eventconsumer_operator.resource.observed import Consumer, Observed
 
 APPLICATION = "eventconsumer"
 HOST_SUFFIX = "-host"
@@ -74,6 +75,19 @@ def selector_text(key: Key, component: str) -> str:
 def child_labels(key: Key, component: str) -> dict[str, str]:
     """Labels of a child."""
     return selector(key, component) | {labels.LABEL_MANAGED_BY: labels.MANAGED_BY}
+
+
+def belongs(consumer: Consumer, manifest: Manifest) -> bool:
+    """Whether the resource owns an object, or adopts it: an orphan of a resource of this name."""
+    if controller_uid(manifest) == consumer.uid:
+        return True
+    return is_orphan(manifest) and manifest["metadata"]["labels"][labels.LABEL_CONSUMER] == consumer.key.name
+
+
+def hosts_set(observed: Observed) -> Manifest:
+    """The StatefulSet of the hosts; empty where it does not exist, or has another owner."""
+    live = observed.children.get((STATEFUL_SET, host_name(observed.consumer.key)), {})
+    return live if live and belongs(observed.consumer, live) else {}
 
 
 def child(consumer: Consumer, kind: Kind, name: str, component: str) -> Manifest:
