@@ -7,6 +7,7 @@ from pydantic import Field
 
 from eventconsumer_api import spark_conf
 from eventconsumer_api.endpoints import REGISTRY_URL_PATTERN
+from eventconsumer_api.json_columns import TimeForm
 from eventconsumer_api.model import Model, rules, total
 from eventconsumer_api.programs import EgressRule, EnvFroms, EnvVars, ProgramVolumes, env_total, image_rules
 from eventconsumer_api.scalars import SEGMENT, ImageName, JavaMemory, Quantity
@@ -326,6 +327,11 @@ class Body(Model):
             "has(self.registry) == (has(self.type) && self.type == 'Avro')",
             "spark.output.body.registry is for body.type: Avro, which needs it",
         ),
+        (
+            "!has(self.times) || size(self.times) == 0 || (has(self.type) && self.type == 'Json' && has(self.schema) "
+            "&& self.schema != '')",
+            "spark.output.body.times is for body.type: Json with body.schema",
+        ),
     )
 
     type: BodyType = Field(
@@ -338,8 +344,17 @@ class Body(Model):
         default="",
         alias="schema",
         max_length=16_384,
-        description="Json: columns of the body as Spark DDL: id BIGINT, name STRING, at TIMESTAMP. Avro: the schema of "
+        description="Json: columns of the body as Spark DDL: id BIGINT NOT NULL, name STRING, at TIMESTAMP. A body "
+        "with a value that does not fit exactly goes to the quarantine: see the page json-columns.md. Avro: the schema of "
         "the column body as Avro JSON (reader schema). Empty: the newest schema of the events in each batch.",
+    )
+    times: dict[Annotated[str, Field(min_length=1, max_length=256)], TimeForm] = Field(
+        default={},
+        max_length=100,
+        description="Json: how TIMESTAMP columns of body.schema are written: Iso8601 (the default), such as "
+        "2026-01-02T03:04:05.678Z, or a number since 1970: EpochSeconds, EpochMillis or EpochMicros. By the name of "
+        "the column; fields of a STRUCT, also in an ARRAY or MAP, as order.paidAt.",
+        exclude_if=lambda times: not times,  # unknown to drivers of older versions
     )
     registry: Registry | None = Field(
         default=None,

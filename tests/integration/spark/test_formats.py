@@ -23,7 +23,7 @@ from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.columns import to_batch
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError, ManifestError
 from eventconsumer_spark.input.reading import EVENT_SCHEMA, check_count, read_events
-from eventconsumer_spark.output.bodies import NO_FIT, NO_JSON, NO_OBJECT, NO_UTF8, UNDECODED_MESSAGE, split
+from eventconsumer_spark.output.bodies import NO_DOCUMENT, NO_JSON, NO_OBJECT, NO_UTF8, UNDECODED_MESSAGE, split
 from eventconsumer_spark.output.folder import list_files, write_folder
 from eventconsumer_spark.storage.abfs import AbfsFolder
 from tests.integration.spark import live
@@ -188,17 +188,17 @@ ANY = [
     (b' {"id":1,"more":{}} ', None, (1, None, None)),
     (b"{}", None, (None, None, None)),
     (b'{"inner":{"at":5}}', None, (None, None, (5,))),
-    (b'{"id":"1x"}', NO_FIT, None),
-    (b'{"inner":{"at":"y"}}', NO_FIT, None),
+    (b'{"id":"1x"}', "column id: bigint has no exact value for this string", None),
+    (b'{"inner":{"at":"y"}}', "column inner: struct<at:int> has no exact value for this object", None),
     (b"[1]", NO_OBJECT, None),
     (b"null", NO_OBJECT, None),
     (b"5", NO_OBJECT, None),
-    (b"", NO_OBJECT, None),
-    (b'{"id":1} x', NO_OBJECT, None),
-    (b'{"id":1}{"id":2}', NO_OBJECT, None),
-    (b'{"id":1}}', NO_OBJECT, None),
-    (b"{'id':1}", NO_OBJECT, None),
-    (b'{"id":1', NO_OBJECT, None),
+    (b"", NO_DOCUMENT, None),
+    (b'{"id":1} x', NO_DOCUMENT, None),
+    (b'{"id":1}{"id":2}', NO_DOCUMENT, None),
+    (b'{"id":1}}', NO_DOCUMENT, None),
+    (b"{'id':1}", NO_DOCUMENT, None),
+    (b'{"id":1', NO_DOCUMENT, None),
     (b"\xff", NO_UTF8, None),
     (None, None, None),
 ]
@@ -215,7 +215,7 @@ def test_json_with_a_schema_is_parsed_and_what_does_not_fit_is_told_apart(spark:
     assert parsed == {n: value for n, (_, cause, value) in enumerate(ANY) if not cause}
     for frame in (result.fitting, result.unfit):
         plan = frame._jdf.queryExecution().executedPlan().toString()
-        assert plan.count("from_json(") == 1
+        assert plan.count("parse_json(") == 1
 
 
 def test_a_schema_that_is_none_is_refused_with_the_field(spark: SparkSession) -> None:

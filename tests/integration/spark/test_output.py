@@ -11,7 +11,7 @@ from eventconsumer_api.spark import Output, OutputFormat
 from eventconsumer_spark import WriteResult
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.job import write_batch
-from eventconsumer_spark.output.bodies import NO_FIT, NO_OBJECT, NO_UTF8
+from eventconsumer_spark.output.bodies import NO_DOCUMENT, NO_UTF8
 from eventconsumer_spark.output.delta_table import compact
 from eventconsumer_spark.output.folder import list_files
 from tests.integration.spark.consumer import Consumer
@@ -42,11 +42,11 @@ def test_events_whose_body_does_not_fit_are_beside_the_table_and_not_in_it(consu
     job = consumer.job(1, body={"type": "Json", "schema": "id BIGINT"}, partitionByDate=True)
     written = consumer.run(job)
     folder = f"{job.output.path}_quarantine/_batch=1"
-    assert written == WriteResult(7, 0, 2, folder, f"{NO_OBJECT}: sequence number 1 of partition 1")
+    assert written == WriteResult(7, 0, 2, folder, f"{NO_DOCUMENT}: sequence number 1 of partition 1")
     rows = consumer.spark.read.parquet(folder).orderBy("sequence_number").collect()
     assert [(row.partition_id, row.sequence_number, row.body, row.cause) for row in rows] == [
-        ("1", 1, b"{", NO_OBJECT),
-        ("1", 2, b'{"id": "x"}', NO_FIT),
+        ("1", 1, b"{", NO_DOCUMENT),
+        ("1", 2, b'{"id": "x"}', "column id: bigint has no exact value for this string"),
     ]
     assert all(row.file.endswith(bad.path) and good.path not in row.file for row in rows)
     table = consumer.spark.read.format("delta").load(job.output.path)

@@ -10,26 +10,21 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
-from pyspark.sql.types import BooleanType, DataType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from eventconsumer_api.capture import UNDECODED
 from eventconsumer_api.spark import Body, BodyType
 from eventconsumer_spark.errors import ConfigurationError
+from eventconsumer_spark.output.json_columns import Columns, document, lone_surrogate, valid
 
 UNDECODED_MESSAGE = "an AMQP message that the host could not decode"
 NO_UTF8 = "not UTF-8"
 NO_JSON = "not JSON"
 NO_OBJECT = "not a JSON object"
-NO_FIT = "JSON that does not match spark.output.body.schema"
+NO_DOCUMENT = "not one JSON document, or a name is twice in an object"
+HALF_PAIR = "JSON with half of a surrogate pair, which is no character"
 
-_PARSED, _CORRUPT = "_parsed", "_corrupt"
-_STRICT = {
-    "mode": "PERMISSIVE",
-    "columnNameOfCorruptRecord": _CORRUPT,
-    # Spark's defaults accept invalid JSON.
-    "allowSingleQuotes": "false",
-    "allowNonNumericNumbers": "false",
-}
+_DOCUMENT, _FIELDS, _VALUES, _PARSED = "_document", "_fields", "_values", "_parsed"
 
 
 @dataclass(frozen=True)
@@ -51,22 +46,27 @@ def split(events: DataFrame, body: Body) -> Split:
     if body.type is BodyType.BINARY:
         return Split(events, None)
     if body.type is BodyType.TEXT:
-        marked, cause, value = events, _unread(), _text()
-        fits = cause.isNull()
-    else:
-        schema = body_schema(body)
+        cause = _unread()
+        return separate(events, cause.isNull(), _text(), cause)
+    schema = body_schema(body)
+    if schema is None:
         # An observed plan stops the optimizer, which would parse once for each use of the result.
-        marked = events.withColumn(_PARSED, _parsed(schema)).observe("parsed", F.count(F.lit(1)).alias("events"))
-        corrupt, end, parsed = (F.col(_PARSED)[name] for name in (_CORRUPT, "end", "value"))
-        matched = corrupt.isNull() & end.isNotNull()
-        if schema:
-            matched &= parsed.isNotNull()
-            cause = _unread().when(corrupt.isNotNull() & parsed.isNotNull(), NO_FIT).otherwise(NO_OBJECT)
-        else:
-            cause = _unread().otherwise(NO_JSON)
-        fits = F.col(_PARSED).isNull() | matched
-        value = parsed if schema else _text()
-    return separate(marked, fits, value, cause, events.columns)
+        parsed = _observed(events.withColumn(_PARSED, _unread().isNull() & valid(_text())))
+        fits = F.col("body").isNull() | F.coalesce(_PARSED, F.lit(False))
+        return separate(parsed, fits, _text(), _unread().otherwise(NO_JSON), events.columns)
+    utc = events.sparkSession.conf.get("spark.sql.session.timeZone") == "UTC"
+    columns = Columns(schema, body.times, _text(), utc)
+    readable = _unread().isNull() & ~lone_surrogate(_text())
+    marked = events.withColumn(_DOCUMENT, F.when(readable, document(_text())))
+    marked = marked.withColumn(_FIELDS, columns.fields(F.col(_DOCUMENT)))
+    marked = marked.withColumn(_VALUES, columns.values(F.col(_FIELDS)))
+    cause = F.when(F.col(_FIELDS).isNotNull(), columns.misfit(F.col(_FIELDS), F.col(_VALUES)))
+    cause = F.when(F.col(_DOCUMENT).isNull(), NO_DOCUMENT).when(F.col(_FIELDS).isNull(), NO_OBJECT).otherwise(cause)
+    cause = _unread().when(lone_surrogate(_text()), HALF_PAIR).otherwise(cause)
+    whole = F.struct(F.col(_VALUES).alias("value"), F.when(F.col("body").isNotNull(), cause).alias("cause"))
+    marked = _observed(marked.withColumn(_PARSED, whole).drop(_DOCUMENT, _FIELDS, _VALUES))
+    value, cause = F.when(F.col("body").isNotNull(), F.col(_PARSED)["value"]), F.col(_PARSED)["cause"]
+    return separate(marked, cause.isNull(), value, cause, events.columns)
 
 
 def separate(
@@ -132,15 +132,5 @@ def _text() -> Column:
     return F.col("body").cast("string")
 
 
-def _parsed(schema: StructType | None) -> Column:
-    """The body as an object of `_whole`; corrupt if the body is no text, null if it is null."""
-    # As a field of an object whose last field must also be found, so that no text may follow the body's JSON.
-    whole = F.concat(F.lit('{"value":'), _text(), F.lit(',"end":true}'))
-    text = F.when(_unread().isNotNull(), "no text").otherwise(whole)
-    return F.from_json(text, _whole(schema or StringType()), _STRICT)
-
-
-def _whole(value: DataType) -> StructType:
-    return StructType(
-        [StructField("value", value), StructField("end", BooleanType()), StructField(_CORRUPT, StringType())]
-    )
+def _observed(marked: DataFrame) -> DataFrame:
+    return marked.observe("parsed", F.count(F.lit(1)).alias("events"))
