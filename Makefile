@@ -41,6 +41,14 @@ $(VENV)/.peer: $(VENV)/.ready requirements/peer.txt
 	@VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install -q --require-hashes --build-constraints requirements/build.txt -r requirements/peer.txt
 	@touch $@
 
+.PHONY: outsiders
+outsiders: $(VENV)/.outsiders ## Install the programs of others that tests/outsiders runs
+
+$(VENV)/.outsiders: $(VENV)/.ready requirements/outsiders.txt
+	@echo "Installing pandas, polars, DuckDB and other readers"
+	@VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install -q --require-hashes --build-constraints requirements/build.txt -r requirements/outsiders.txt
+	@touch $@
+
 $(VENV)/.fuzz: $(VENV)/.ready requirements/fuzz.txt
 	@./local/need c++ g++
 	@VIRTUAL_ENV=$(VENV) $(VENV)/bin/uv pip install -q --require-hashes --build-constraints requirements/build.txt -r requirements/fuzz.txt
@@ -88,7 +96,7 @@ chart: env ## Generate the chart's README and the Kustomize base from the chart
 
 .PHONY: lock
 lock: ## Resolve requirements/*.in again, with hashes
-	@for name in bootstrap processor operator spark emulator dev peer build fuzz; do \
+	@for name in bootstrap processor operator spark emulator dev peer outsiders build fuzz; do \
 	  $(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command 'make lock' requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 	@cd local/azurite && npm install --package-lock-only --omit-lockfile-registry-resolved --silent
@@ -131,18 +139,20 @@ borders: env ## Check the import layers
 check: peer lint types borders ## Run the fast checks, about a minute
 	@$(VENV)/bin/pytest -n 2 tests/unit
 
-test: peer lint types borders docs azurite classes ## Run all checks except the long ones: style, types, borders, docs, all tests
+test: peer outsiders lint types borders docs azurite classes ## Run all checks except the long ones: style, types, borders, docs, all tests
 	@./local/need promtool prometheus
 	@./local/need tinyproxy tinyproxy-bin
 	@./local/need buildah buildah
 	@./local/need chromedriver chromium chromium-driver
+	@./local/need iptables iptables
+	@./local/need rustfmt rustfmt
 	@$(PY) -m local_cluster tools
 	@$(VENV)/bin/pytest -n 2 tests/unit tests/docs
 	@$(VENV)/bin/pytest -m "not long" tests/faults
 	@$(VENV)/bin/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=30 -m "not long" \
-	  tests/e2e tests/contract tests/simulation tests/integration tests/attackers
+	  tests/e2e tests/contract tests/simulation tests/integration tests/attackers tests/outsiders
 
-test-long: peer azurite classes ## Run the long checks: advisories, mutants, long simulation and property tests, fuzzing, chaos, Kubeflow, upgrade, GitOps, Java, KEDA
+test-long: peer outsiders azurite classes ## Run the long checks: advisories, mutants, long simulation and property tests, fuzzing, chaos, Kubeflow, upgrade, GitOps, Java, KEDA
 	@./local/need javac openjdk-17-jdk-headless
 	@./local/need mvn maven
 	@$(PY) -m local_cluster tools --gitops --kubeflow

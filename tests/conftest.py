@@ -1,7 +1,8 @@
 """Fixtures that every suite may use: real servers, started here and stopped by pid."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
@@ -25,15 +26,58 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: a test of `make test-long`; `make test` leaves it out")
 
 
+ALLOWED_SKIPS = {
+    # the same test runs against the fake, in virtual time
+    "half a minute of real time",
+    "two minutes of real time",
+    "minutes of real time",
+    "it waits for the end of a lease, which takes real time there",
+    "faults are injected into the fake",
+    # limits of a machine, which no package changes
+    "this machine forbids core dumps",
+    "the local cluster needs root, too",
+    "a cluster runs on this machine; these tests would end it (`make demo-down` first)",
+    "the pods' processes are not on this machine",
+    "no tag v* below this commit, so there is no release to upgrade from; UPGRADE_FROM=<commit> names one",
+    # no registry that `make test` uses has it; the test beside it verifies the same files with OpenSSL
+    "cosign is not installed",
+}
+"""Reasons for which a test may be skipped. Any other skip is a failure, so that a missing program hides no test."""
+
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+
+def _no_skip(report: Report) -> Report:
+    if report.skipped and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if reason not in ALLOWED_SKIPS:
+            report.outcome = "failed"
+            report.longrepr = f"skipped: {reason}: install what is missing, or add the reason to ALLOWED_SKIPS"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that is skipped for another reason has failed."""
+    return _no_skip((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Likewise a module."""
+    return _no_skip((yield))
+
+
 class _ByFixtures(LoadScopeScheduling):
-    """Tests that share fixtures run in one process: those of a file, and all end-to-end tests, which share the cluster.
+    """Tests that share fixtures run in one process: those of a file, and all of a folder that shares a stage.
 
     Not `--dist loadgroup`: pytest-xdist 3.8 writes groups into node ids, which pytest 9 ignores.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "tests/e2e" if file.startswith("tests/e2e/") else file
+        return next((folder for folder in ("tests/e2e", "tests/outsiders") if file.startswith(f"{folder}/")), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:

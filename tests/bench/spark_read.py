@@ -122,7 +122,7 @@ def batch_of(spark: SparkSession, files: list[BatchFile], root: AbfsFolder, name
     )
     events = read_events(spark, manifest, root)
     table = root.child(name)
-    return Batch(spark, job, manifest, events, table, f"{table}/_batch=1", f"{table}_quarantine/_batch=1", "c")
+    return Batch(spark, job, manifest, events, table, f"{table}/batch=1", f"{table}_quarantine/batch=1", "c")
 
 
 def shipped(batch: Batch) -> int:

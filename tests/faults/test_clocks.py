@@ -6,7 +6,6 @@ off, and the host then says that its credential is refused.
 """
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -23,9 +22,6 @@ from tests.support.faultactions import Hold
 from tests.support.faultproxy import Match
 from tests.support.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="clock.c needs a C compiler"),
-]
 HOUR = 3600.0
 
 

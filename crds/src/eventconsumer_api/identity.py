@@ -11,7 +11,9 @@ applied again, moved to another namespace or cluster, or restored from a backup 
 """
 
 import hashlib
+import re
 from datetime import datetime
+from enum import StrEnum
 from typing import Literal
 
 from pydantic import Field
@@ -98,6 +100,25 @@ class LeaseRecord(Report):
     )
 
 
+class BatchFolder(StrEnum):
+    """Names of the folders of batches, `<name>=<n>`, in an output path and in its quarantine.
+
+    pandas, PyArrow and Hive read no file below a folder whose name begins with an underscore or a dot, and raise no
+    error (https://arrow.apache.org/docs/python/generated/pyarrow.parquet.read_table.html, `ignore_prefixes`). So new
+    outputs have names without it. All folders of an output have the same name: its record says which.
+    """
+
+    VISIBLE = "batch"
+    HIDDEN = "_batch"  # of outputs that an older version began
+
+    def of(self, number: int) -> str:
+        """The folder of a batch."""
+        return f"{self}={number}"
+
+
+_BATCH_FOLDER = re.compile(rf"(?P<root>.*)/(?P<name>{'|'.join(BatchFolder)})=[0-9]+")
+
+
 class OutputRecord(Report):
     """The chain whose batches are written to an output path."""
 
@@ -106,6 +127,9 @@ class OutputRecord(Report):
     sink: str = Field(description="Location of that chain, <account>/<container>/<prefix>, for messages.")
     resource: str = Field(description="<namespace>/<name> of the EventConsumer that wrote this, for messages.")
     since: datetime
+    batch_folder: BatchFolder = Field(
+        default=BatchFolder.HIDDEN, description="Name of the folders of batches; absent: an older version wrote this."
+    )
 
 
 def chain_identity(account: str, container: str, prefix: str, incarnation: str) -> str:
@@ -156,6 +180,12 @@ def lease_prefix(prefix: str | None, layout: LeaseLayout, namespace: str, hub: s
 def output_record_name(path: str) -> str:
     """Blob name of the record of an output path; Spark and Delta ignore names that begin with an underscore."""
     return f"{path.strip('/')}/_eventconsumer.json".lstrip("/")
+
+
+def output_root(output: str) -> tuple[str, BatchFolder | None]:
+    """The output path in a commit's `output`, and the name of its batch's folder; None: it is a table."""
+    found = _BATCH_FOLDER.fullmatch(output)
+    return (found["root"], BatchFolder(found["name"])) if found else (output, None)
 
 
 def owner_id(resource: str, pod: str, uid: str) -> str:

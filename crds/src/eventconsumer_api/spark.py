@@ -372,7 +372,7 @@ class Output(Model):
         description="Folder in the sink's storage account: abfss://<container>@<account host>/<folder>.",
     )
     format: OutputFormat = Field(
-        default=OutputFormat.DELTA, description="Delta: one table. Parquet: a folder _batch=<n> for each batch."
+        default=OutputFormat.DELTA, description="Delta: one table. Parquet: a folder batch=<n> for each batch."
     )
     body: Body = Field(default=Body(), description="Conversion of the body.")
     partition_by_date: bool = Field(

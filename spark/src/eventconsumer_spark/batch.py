@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from eventconsumer_api.batch import BatchJob, BatchManifest
+from eventconsumer_api.identity import BatchFolder
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.output.delta_table import Match, Transaction, append, merge
 from eventconsumer_spark.output.folder import write_folder
@@ -112,23 +113,20 @@ class Folders:
         return str(_beside(self.table, "_trial"))
 
 
-def folders(output: AbfsFolder, number: int, nonce: str = "") -> Folders:
-    """PURE: location of a batch's result; with `nonce`, of a replay.
-
-    Spark reads `_batch` as a column of the whole output.
-    """
+def folders(output: AbfsFolder, folder: str, nonce: str = "") -> Folders:
+    """PURE: location of a batch's result in the folder of its name; with `nonce`, of a replay."""
     table = _beside(output, f"_replays/{nonce}") if nonce else output
-    return _below(table, _beside(table, "_quarantine"), number)
+    return _below(table, _beside(table, "_quarantine"), folder)
 
 
 def trial_folders(real: Folders, number: int) -> Folders:
     """PURE: location of the same batch's results in a trial: all below `real.trials`."""
     scratch = _beside(real.table, f"_trial/{number}")
-    return _below(scratch, _beside(scratch, "/_quarantine"), number)
+    return _below(scratch, _beside(scratch, "/_quarantine"), BatchFolder.VISIBLE.of(number))
 
 
-def _below(table: AbfsFolder, quarantine: AbfsFolder, number: int) -> Folders:
-    return Folders(table, table.child(f"_batch={number}"), quarantine.child(f"_batch={number}"))
+def _below(table: AbfsFolder, quarantine: AbfsFolder, folder: str) -> Folders:
+    return Folders(table, table.child(folder), quarantine.child(folder))
 
 
 def _beside(folder: AbfsFolder, suffix: str) -> AbfsFolder:

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from local_cluster.shell import succeeds
-
 SWITCH = "/proc/sys/net/ipv4/ip_forward"
 SET_UP = """
 from pathlib import Path
@@ -27,7 +25,6 @@ sweep.sweep(Layout(Path("."), Path(".")), Network(), [])
 """
 
 
-@pytest.mark.skipif(not succeeds(["unshare", "--net", "iptables", "-L"]), reason="needs root and iptables")
 @pytest.mark.parametrize("before", ["0", "1"])
 def test_a_killed_cluster_leaves_forwarding_as_it_was(before: str, tmp_path: Path) -> None:
     script = """

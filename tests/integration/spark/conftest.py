@@ -81,7 +81,7 @@ def result(service: BlobServiceClient) -> Callable[[BatchJob], list[dict[str, An
     def read(job: BatchJob) -> list[dict[str, Any]]:
         container = service.get_container_client(f"{job.sink.container}-out")
         rows: list[dict[str, Any]] = []
-        for blob in container.list_blobs(name_starts_with=f"results/_batch={job.number}/"):
+        for blob in container.list_blobs(name_starts_with=f"results/batch={job.number}/"):
             if blob.name.endswith(".parquet"):
                 rows += pq.read_table(BytesIO(container.download_blob(blob.name).readall())).to_pylist()
         return rows

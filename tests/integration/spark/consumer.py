@@ -6,6 +6,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from eventconsumer_api.batch import BatchJob, BatchManifest, manifest_name
+from eventconsumer_api.identity import BatchFolder
 from eventconsumer_api.spark import Output
 from eventconsumer_spark import Batch, WriteResult
 from eventconsumer_spark.batch import folders
@@ -35,7 +36,7 @@ class Consumer:
         content = self.drained.container.download_blob(manifest_name(PREFIX, job.number)).readall()
         manifest = BatchManifest.model_validate_json(content)
         account = StorageAccount(self.azurite.url, ACCOUNT, key=KEY)
-        where = folders(output_folder(job.output.path, account), job.number)
+        where = folders(output_folder(job.output.path, account), BatchFolder.VISIBLE.of(job.number))
         source = live.folder(self.drained.container.container_name, self.azurite)
         events = read_events(self.spark, manifest, source)
         return Batch(self.spark, job, manifest, events, str(where.table), where.output, where.quarantine, job.chain)

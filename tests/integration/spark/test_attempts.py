@@ -204,7 +204,7 @@ def test_replay_goes_on_where_it_stopped(drained: DrainedBatch, driver: Driver, 
     assert committed(drained, 1, prefix) == first
     second = committed(drained, 2, prefix)
     assert second.totals.rows_written == 30
-    assert second.output == f"{job.output.path}_replays/again/_batch=2"
+    assert second.output == f"{job.output.path}_replays/again/batch=2"
     # The consumer's own output has a record of its chain, and nothing else changed.
     output = service.get_container_client(f"{job.sink.container}-out")
     others = {blob.name for blob in output.list_blobs() if not blob.name.startswith("results_replays")}

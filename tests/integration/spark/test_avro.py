@@ -165,7 +165,7 @@ def test_each_attempt_has_the_same_result_also_if_a_schema_is_registered_in_betw
     consumer.drained.slot("0", 0, 3, body=lambda number: contents[number])
     body = {"type": "Avro", "registry": {"type": "Confluent", "url": server.url}}
     job = consumer.job(1, format=output, body=body)
-    folder = f"{job.output.path}_quarantine/_batch=1"
+    folder = f"{job.output.path}_quarantine/batch=1"
     version = 0 if output == "Delta" else None
     first = WriteResult(1, version, 2, folder, "schema 2 is not in the registry: sequence number 1 of partition 0")
     # A registry that does not respond is no reason for a quarantine: the batch waits.
@@ -230,7 +230,7 @@ def test_a_batch_that_ends_between_any_two_steps_is_neither_lost_nor_written_twi
     with pytest.raises(RegistryError):
         attempt()
     cause = "schema 3 is not in the registry: sequence number 2 of partition 0"
-    expected = WriteResult(2, 0, 1, f"{job.output.path}_quarantine/_batch=1", cause)
+    expected = WriteResult(2, 0, 1, f"{job.output.path}_quarantine/batch=1", cause)
     for _ in range(2):  # the first one ends before its commit
         assert attempt() == expected
         (kept,) = consumer.spark.read.parquet(expected.rows_path).collect()

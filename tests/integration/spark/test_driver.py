@@ -50,7 +50,7 @@ def test_batch_is_processed_once_and_its_commit_stays(drained: DrainedBatch, dri
     assert commit is not None
     record = BatchCommit.model_validate_json(commit)
     assert (record.files, record.rows_read, record.rows_written) == (3, 1000, len(rows))
-    assert record.output == f"{job.output.path}/_batch=1"
+    assert record.output == f"{job.output.path}/batch=1"
     assert KEY not in first.stdout
 
     # The published copy is lost: it is made again from the claim, and nothing is processed.

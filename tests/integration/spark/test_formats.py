@@ -327,18 +327,18 @@ def is_json(body: bytes) -> bool:
 def test_a_folder_holds_what_was_written_last_and_nothing_else(
     spark: SparkSession, azurite: AzuriteProcess, place: AbfsFolder, service: BlobServiceClient
 ) -> None:
-    folder = place.child("out/_batch=7")
+    folder = place.child("out/batch=7")
     assert write_folder(spark.range(100).withColumn("date", F.lit("2026-01-02")), folder, ["date"]) == 100
     assert write_folder(spark.range(30).coalesce(1), folder) == 30
     assert spark.read.parquet(folder).count() == 30
     first = next(path.getName() for path in list_files(spark, folder) if path.getName().endswith(".parquet"))
-    content = service.get_blob_client(place.container, f"out/_batch=7/{first}").download_blob().readall()
+    content = service.get_blob_client(place.container, f"out/batch=7/{first}").download_blob().readall()
     access, container = azurite.connection_string, place.container
 
     def while_it_runs(number: int) -> tuple[int]:
         # A task of an attempt that was given up puts its file, after the folder was emptied for this write.
         with BlobServiceClient.from_connection_string(access) as client:
-            client.get_blob_client(container, f"out/_batch=7/{first}").upload_blob(content, overwrite=True)
+            client.get_blob_client(container, f"out/batch=7/{first}").upload_blob(content, overwrite=True)
         return (number,)
 
     rows = spark.createDataFrame(spark.sparkContext.parallelize([1, 2], 1).map(while_it_runs), "id BIGINT")

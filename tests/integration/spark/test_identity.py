@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from eventconsumer_api.batch import BatchJob, ReplayOf
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_api.identity import OutputRecord
+from eventconsumer_api.identity import BatchFolder, OutputRecord
 from eventconsumer_api.spark import Output, OutputFormat
 from eventconsumer_spark import Batch, WriteResult
 from eventconsumer_spark.errors import ConfigurationError
@@ -27,11 +27,11 @@ PROGRAMS = Path(__file__).with_name("programs.py")
 Result = Callable[[BatchJob], list[dict[str, Any]]]
 
 
-def claim(job: BatchJob) -> None:
+def claim(job: BatchJob) -> OutputRecord:
     """Claim the output of a job, as each driver does before it writes."""
     with open_site(job, {}) as site:
         site.ensure_output()
-        site.claim_output(job)
+        return site.claim_output(job)
 
 
 def never(_: Batch) -> int:
@@ -68,6 +68,7 @@ def test_an_output_belongs_to_the_chain_that_claimed_it_first(
     record = OutputRecord.model_validate_json(before[RECORD])
     sink = f"{ACCOUNT}/{job.sink.container}/{PREFIX}"
     assert (record.chain, record.sink, record.resource) == (CHAIN, sink, RESOURCE.path)
+    assert claim(job) == record and record.batch_folder is BatchFolder.VISIBLE
 
     # The same chain: after the resource was applied again elsewhere, and in a replay.
     claim(job.model_copy(update={"resource": MOVED}))
@@ -85,6 +86,10 @@ def test_an_output_belongs_to_the_chain_that_claimed_it_first(
         for part in (CHAIN, OTHER, "shop/billing", sink, f"{other.sink.container}/{PREFIX}", "set another path"):
             assert part in message
     assert content(container) == before
+
+    older = record.model_dump_json(by_alias=True, exclude={"batch_folder"})
+    container.upload_blob(RECORD, older, overwrite=True)
+    assert claim(job).batch_folder is BatchFolder.HIDDEN
 
     container.upload_blob(RECORD, b"{}", overwrite=True)
     with pytest.raises(StorageError, match=r"cannot parse the record results/_eventconsumer\.json .*: restore it"):
@@ -125,5 +130,5 @@ def test_the_record_is_in_no_table_and_vacuum_leaves_it(
     assert consumer.run(folders) == WriteResult(40)
     output = spark.read.parquet(folders.output.path)
     assert output.count() == 40
-    assert {row["_batch"] for row in output.select("_batch").distinct().collect()} == {1}
+    assert {row["batch"] for row in output.select("batch").distinct().collect()} == {1}
     assert container.get_blob_client("results-2/_eventconsumer.json").exists()

@@ -41,7 +41,7 @@ def test_events_whose_body_does_not_fit_are_beside_the_table_and_not_in_it(consu
     bad = consumer.drained.slot("1", 0, 4, body=lambda n: [b'{"id": 1}', b"{", b'{"id": "x"}', b'{"id": 2}'][n])
     job = consumer.job(1, body={"type": "Json", "schema": "id BIGINT"}, partitionByDate=True)
     written = consumer.run(job)
-    folder = f"{job.output.path}_quarantine/_batch=1"
+    folder = f"{job.output.path}_quarantine/batch=1"
     assert written == WriteResult(7, 0, 2, folder, f"{NO_DOCUMENT}: sequence number 1 of partition 1")
     rows = consumer.spark.read.parquet(folder).orderBy("sequence_number").collect()
     assert [(row.partition_id, row.sequence_number, row.body, row.cause) for row in rows] == [
@@ -69,13 +69,13 @@ def test_events_whose_body_does_not_fit_are_beside_the_table_and_not_in_it(consu
 def test_parquet_is_a_folder_a_batch_and_a_retry_replaces_it_with_its_quarantine(consumer: Consumer) -> None:
     consumer.drained.slot("0", 0, 10, body=lambda n: b"\xff" if n == 3 else b"text")
     job = consumer.job(1, format="Parquet", body={"type": "Text"}, partitionByDate=True)
-    folder = f"{job.output.path}_quarantine/_batch=1"
+    folder = f"{job.output.path}_quarantine/batch=1"
     expected = WriteResult(9, None, 1, folder, f"{NO_UTF8}: sequence number 3 of partition 0")
     assert consumer.run(job) == expected
     assert consumer.run(job) == expected
     output = consumer.spark.read.parquet(job.output.path)
     assert output.count() == 9
-    assert set(output.columns) >= {"_batch", "date", "body"}
+    assert set(output.columns) >= {"batch", "date", "body"}
     assert output.select("body").distinct().collect() == [("text",)]
     # As bytes all of them fit: nothing is left of the quarantine.
     edited = job.model_copy(update={"output": Output(path=job.output.path, format=OutputFormat.PARQUET)})

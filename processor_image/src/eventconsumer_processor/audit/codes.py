@@ -94,6 +94,7 @@ class Code(StrEnum):
     ORPHAN_DATA_FILE = "OrphanDataFile"
     QUARANTINED = "Quarantined"
     PREFIX_NESTED = "PrefixNested"
+    OUTPUT_MIXED = "OutputMixed"
     RETENTION_PASSED = "RetentionPassed"
     TOMBSTONES = "Tombstones"
     DEAD_LETTERS = "DeadLetters"
@@ -230,6 +231,10 @@ MEANINGS: dict[Code, Meaning] = {
         "Spark could not process them: correct the program or the publisher, and process them by hand; prune keeps them"
     ),
     Code.PREFIX_NESTED: _explained("set a spec.sink.prefix that is not inside the other one"),
+    Code.OUTPUT_MIXED: _explained(
+        "read each batch at the output that its commit record names; set another spec.spark.output.path, so that all "
+        "folders have one name"
+    ),
     Code.RETENTION_PASSED: _explained("start the hosts: the next file records these events as a gap"),
     Code.SEGMENT_UNFINISHED: _explained("hub accept was interrupted: run kubectl eventconsumer hub accept NAME --yes"),
     Code.TOMBSTONES: _note(),

@@ -5,7 +5,6 @@ records, files and the record of the output must name the same chain; only hosts
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -14,12 +13,14 @@ from pydantic import ValidationError
 
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.identity import (
+    BatchFolder,
     ChainRecord,
     LeaseRecord,
     OutputRecord,
     chain_name,
     consumer_of,
     output_record_name,
+    output_root,
 )
 from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.container import Container
@@ -30,7 +31,6 @@ from eventconsumer_storage.errors import StorageError
 MOST_OUTPUTS = 20  # paths whose records are read: a consumer has one, unless its spec was changed
 _RECORD = "/_chain.json"
 _REPLAY = "_replays/"
-_BATCH_FOLDER = re.compile(r"/_batch=\d+$")  # layout Parquet: each batch has a folder in spark.output.path
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class IdentityAudit:
         self._prefix = prefix
         self._resource = resource
         self._findings = findings
-        self._outputs: dict[str, str] = {}  # output path in commit records -> the first record with it
+        # Output path in commit records -> name of batches' folders there -> the first record with both.
+        self._outputs: dict[str, dict[BatchFolder | None, str]] = {}
 
     @property
     def chain(self) -> str:
@@ -129,22 +130,22 @@ class IdentityAudit:
         """Check a commit record, and keep its output path; a record without a chain comes from a user's program."""
         if chain := str(body.get("chain") or ""):
             self.check_part(f"the commit record of batch {number}", chain, blob)
-        output = _BATCH_FOLDER.sub("", str(body.get("output") or ""))
-        if output and len(self._outputs) < MOST_OUTPUTS:
-            self._outputs.setdefault(output, blob)
+        output, folder = output_root(str(body.get("output") or ""))
+        if output and (output in self._outputs or len(self._outputs) < MOST_OUTPUTS):
+            self._outputs.setdefault(output, {}).setdefault(folder, blob)
 
     async def check_outputs(self, outputs: Outputs | None) -> None:
         """Check the records of the paths that batches were written to; without `outputs`, do nothing."""
         if outputs is None:
             return
-        for output, blob in self._outputs.items():
+        for output, folders in self._outputs.items():
             try:
-                unread = await self._check_output(output, outputs)
+                unread = await self._check_output(output, folders, outputs)
             except StorageError as error:
                 unread = str(error)
             if unread:
                 text = f"the record of the output {output} was not checked: {unread}"
-                self._find(Code.OUTPUT_UNREAD, text, blob)
+                self._find(Code.OUTPUT_UNREAD, text, next(iter(folders.values())))
 
     def check_leases(
         self, name: str, data: bytes | None, namespace: str, hub: str, consumer_group: str, *, used: bool
@@ -220,7 +221,7 @@ class IdentityAudit:
             text = f"the chain belongs to EventConsumer {found.path}, but {own.path} has the same spec.sink"
             self._find(Code.CHAIN_IN_USE, text, name)
 
-    async def _check_output(self, output: str, outputs: Outputs) -> str:
+    async def _check_output(self, output: str, folders: Mapping[BatchFolder | None, str], outputs: Outputs) -> str:
         """Check the record of one output path; returns why it was not checked."""
         url = urlsplit(output)
         container, _, host = url.netloc.rpartition("@")
@@ -239,6 +240,10 @@ class IdentityAudit:
         if self.record and found.chain != self.chain:
             text = f"the output {output} belongs to EventConsumer {found.resource}, which drains into {found.sink}"
             self._find(Code.OUTPUT_IN_USE, f"{text}: it names chain {found.chain}, not {self.chain}", name)
+        for folder, blob in folders.items():
+            if folder and folder is not found.batch_folder:
+                text = f"a folder of the output {output} is {folder}=<n>, but its record says {found.batch_folder}=<n>"
+                self._find(Code.OUTPUT_MIXED, f"{text}: programs that read the whole output may miss batches", blob)
         return ""
 
     def _parsed(self, data: bytes) -> ChainRecord | None:

@@ -7,12 +7,13 @@ attempt. Checks that need no Spark (manifest, files, totals, claim) are done bef
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
 from eventconsumer_api.batch import BatchCommit, BatchFile, BatchJob, BatchManifest, attempt_name
+from eventconsumer_api.identity import BatchFolder
 from eventconsumer_spark.attempt.claim import Claim, Decided, new_claim, take
 from eventconsumer_spark.attempt.commit import (
     Committed,
@@ -46,6 +47,8 @@ class Attempt:
     claim: Claim
     ending: Ending
     began: float
+    folder: BatchFolder
+    """The name of batches' folders in the output, by its record."""
 
     @property
     def number(self) -> int:
@@ -60,7 +63,8 @@ class Attempt:
     @property
     def folders(self) -> Folders:
         """Location of its result."""
-        return folders(self.site.output, self.number, self.job.replay.nonce if self.job.replay else "")
+        nonce = self.job.replay.nonce if self.job.replay else ""
+        return folders(self.site.output, self.folder.of(self.number), nonce)
 
     @property
     def left_out(self) -> LeftOut:
@@ -179,14 +183,14 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
         return _nothing_to_do(job, standing, ending)
     ending.hold(taken)
     taken.keeper.start()
-    attempt = Attempt(job, site, manifest, previous, taken, ending, began)
+    attempt = Attempt(job, site, manifest, previous, taken, ending, began, BatchFolder.VISIBLE)
     try:
         # Checked again: a commit is older than the claim only if a user deleted a claim.
         if earlier := find_commit(store, site.commits, number):
             attempt.end()
             return _nothing_to_do(job, earlier, ending)
         site.ensure_output()
-        site.claim_output(job)
+        attempt = replace(attempt, folder=site.claim_output(job).batch_folder)
     except BaseException:
         attempt.end()
         raise

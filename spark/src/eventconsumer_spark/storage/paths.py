@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from eventconsumer_api.batch import BatchJob, replay_prefix
 from eventconsumer_api.endpoints import service_of
 from eventconsumer_api.errors import Blocked
-from eventconsumer_api.identity import RECORD_MAX_BYTES, OutputRecord, output_record_name
+from eventconsumer_api.identity import RECORD_MAX_BYTES, BatchFolder, OutputRecord, output_record_name
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.storage.abfs import (
     AbfsFolder,
@@ -61,8 +61,8 @@ class Site:
                     "create it, or permit the credential of spec.sink to create it"
                 )
 
-    def claim_output(self, job: BatchJob) -> None:
-        """Verify that the output path, and the folders beside it, belong to the chain of this job.
+    def claim_output(self, job: BatchJob) -> OutputRecord:
+        """Verify that the output path, and the folders beside it, belong to the chain of this job; return its record.
 
         Folders of batches are named by their numbers, so two chains would overwrite each other's. The record is not
         part of a table: Spark's file sources skip names that begin with an underscore
@@ -79,10 +79,11 @@ class Site:
             sink=f"{self.account.name}/{job.sink.container}/{job.sink.prefix}",
             resource=job.resource.path,
             since=datetime.now(UTC),
+            batch_folder=BatchFolder.VISIBLE,
         )
         with SinkContainer(self.account, self.output.container) as results:
             if results.create(name, own.model_dump_json(by_alias=True, indent=2).encode()):
-                return
+                return own
             content = results.read(name, RECORD_MAX_BYTES) or b""
         try:
             found = OutputRecord.model_validate_json(content)
@@ -96,6 +97,7 @@ class Site:
                 f"batches of chain {found.chain} at {found.sink}, and this is chain {own.chain} of EventConsumer "
                 f"{own.resource} at {own.sink}: batches of a number would overwrite each other: set another path"
             )
+        return found
 
 
 @contextmanager

@@ -114,6 +114,7 @@ ALLOWED: list[tuple[str, Change, Code | None, int]] = [
     ("a claim of a user's program", claim(2, chain=""), None, 0),
     ("a commit of a user's program", commit(1, chain=""), None, 0),
     ("a folder of each batch", commit(1, output="abfs://r@shop.x/orders/_batch=1"), None, 0),
+    ("a folder of another name", commit(1, output="abfs://r@shop.x/orders/batch=1"), Code.OUTPUT_MIXED, 1),
     ("an output in another account", commit(1, output="abfs://r@other.x/orders"), Code.OUTPUT_UNREAD, 0),
     ("an output without a path", commit(1, output="/tmp/out"), Code.OUTPUT_UNREAD, 0),
     ("an output without a record", delete(OUTPUT, "results"), Code.OUTPUT_UNREAD, 0),

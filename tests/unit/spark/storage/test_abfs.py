@@ -2,6 +2,7 @@
 
 import pytest
 
+from eventconsumer_api.identity import BatchFolder
 from eventconsumer_spark.batch import folders, trial_folders
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.storage.abfs import hadoop_settings, input_folder, output_folder
@@ -15,7 +16,7 @@ LOCAL = StorageAccount(f"http://{LOCAL_HOST}", "shop", key="a2V5")
 def test_output_and_input_share_the_host_that_the_user_chose() -> None:
     output = output_folder("abfss://results@shop.dfs.core.windows.net/a/b/", CLOUD)
     assert str(output) == "abfss://results@shop.dfs.core.windows.net/a/b"
-    assert folders(output, 7).output == "abfss://results@shop.dfs.core.windows.net/a/b/_batch=7"
+    assert folders(output, BatchFolder.VISIBLE.of(7)).output == "abfss://results@shop.dfs.core.windows.net/a/b/batch=7"
     drained = input_folder("drained", output)
     assert drained.child("x/from=1.parquet") == "abfss://drained@shop.dfs.core.windows.net/x/from=1.parquet"
 
@@ -30,17 +31,17 @@ def test_the_account_decides_the_endpoint(hierarchical: bool | None, used: str |
 
 
 def test_output_may_be_the_root_of_a_container() -> None:
-    root = folders(output_folder(f"abfs://results@{LOCAL_HOST}", LOCAL), 1)
+    root = folders(output_folder(f"abfs://results@{LOCAL_HOST}", LOCAL), "_batch=1")
     assert root.output == f"abfs://results@{LOCAL_HOST}/_batch=1"
     assert root.quarantine == f"abfs://results@{LOCAL_HOST}/_quarantine/_batch=1"
 
 
 def test_replay_and_trial_write_to_folders_of_their_own() -> None:
     output = output_folder("abfss://results@shop.dfs.core.windows.net/a/b", CLOUD)
-    replay = folders(output, 7, "again")
+    replay = folders(output, "batch=7", "again")
     assert str(replay.table) == "abfss://results@shop.dfs.core.windows.net/a/b_replays/again"
-    assert replay.quarantine == "abfss://results@shop.dfs.core.windows.net/a/b_replays/again_quarantine/_batch=7"
-    for real in (folders(output, 7), replay):
+    assert replay.quarantine == "abfss://results@shop.dfs.core.windows.net/a/b_replays/again_quarantine/batch=7"
+    for real in (folders(output, "batch=7"), replay):
         trial = trial_folders(real, 7)
         assert real.trials == f"{real.table}_trial"
         for folder in (str(trial.table), trial.output, trial.quarantine):

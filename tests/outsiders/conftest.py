@@ -1,0 +1,33 @@
+"""The stage: written once for a session, read by every program."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.spark import live
+from tests.integration.spark.conftest import unclosed_sockets
+from tests.integration.spark.drivers import fetch_jars
+from tests.outsiders.readers import emulated
+from tests.outsiders.stage import Stage, build
+from tests.support.azurite import AzuriteProcess
+from tests.support.servers import EmulatorProcess
+
+
+@pytest.fixture(scope="session")
+def stage(
+    emulator_process: EmulatorProcess, azurite: AzuriteProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    """The consumer's files, table, dead letters and output of Spark."""
+    folder = tmp_path_factory.mktemp("outsiders")
+    spark = live.start(fetch_jars(), azurite, folder / "hosts")
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        with unclosed_sockets():
+            made = build(emulator_process, azurite, spark, folder)
+        os.environ["AZURITE_BLOB_STORAGE_URL"] = emulated(azurite)
+        yield made
+    finally:
+        os.environ.pop("AZURITE_BLOB_STORAGE_URL", None)
+        with unclosed_sockets():
+            live.stop(spark)
