@@ -45,6 +45,7 @@ from eventconsumer_processor.partition.gap_detection import GapDetector
 from eventconsumer_processor.sink.gaps import SHOWN
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.conditions import taker_of
 from eventconsumer_processor.source.hub import PartitionInfo, Source
 from eventconsumer_storage.errors import StorageError, Unavailable
 
@@ -100,6 +101,7 @@ class Pump:
         self._handler_open = False
         self._source: Source | None = None
         self._opening: asyncio.Task[Source] | None = None
+        self.taker = ""  # name of the reader that took the link, if it has one
         self._waits = False  # for the time at which the partition begins
         self._gaps = GapDetector(chain.partition, deps.hub, deps.metrics, deps.clock)
         self._failures = 0  # consecutive failures to open or keep a link
@@ -152,6 +154,7 @@ class Pump:
                     await self._receive()
                 except LinkStolen as error:
                     self._log.warning("another reader took the link", error=str(error))
+                    self.taker = taker_of(error)
                     return PumpEnd.STOLEN
                 except StartsLater as error:
                     await self._wait_to_start(error)
