@@ -165,6 +165,7 @@ SITUATIONS: tuple[Facts, ...] = (
     _facts(current=1),
     _facts(existing=3),
     _facts(suspended=True, existing=0, current=0, desired=0, ready=0, reported=False),
+    _facts(older_reader="billing", existing=0, current=0, desired=0, ready=0, reported=False),
     _facts(scaled_to_zero=True, existing=0, current=0, desired=0, ready=0, reported=False),
     _facts(dead_letters=(HostProblem(Reason.DEAD_LETTERS, "spec.processing.handler", "3 events are dead letters"),)),
     _facts(lost=LostEvents(5, (("3", "17-20,22-22"),))),

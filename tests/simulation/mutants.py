@@ -513,7 +513,6 @@ MUTANTS: Mapping[str, Mutant] = {
     "a link that starts early counts as one without the last event": Mutant(
         (Change("partition/pump.py", "if batch.last >= number:", "if True:"),),
         LOSES | {"start early": 10},
-        only=frozenset({"F2"}),
     ),
     "events that vanished in memory are kept": Mutant(
         (

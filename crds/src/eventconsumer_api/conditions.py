@@ -60,6 +60,7 @@ class Reason(StrEnum):
     HANDLER_FAILING = "HandlerFailing"  # the handler fails, or its dead letters cannot be written
     DEAD_LETTERS = "DeadLetters"  # the handler failed repeatedly for some events, or they cannot be decoded
     # Problems that the operator finds.
+    CONSUMER_GROUP_IN_USE = "ConsumerGroupInUse"  # an older EventConsumer of the namespace reads the consumer group
     FORBIDDEN = "Forbidden"  # the operator lacks a permission
     NAME_TAKEN = "NameTaken"  # an object with a required name exists and does not belong to the resource
     REFUSED = "Refused"  # the API server rejects an object of the operator: admission or quota

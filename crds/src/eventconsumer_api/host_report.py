@@ -171,6 +171,8 @@ class FleetReport(ShownReport):
 
     chain: Name = Field(default="", description="Identity of the chain; empty: from a host of another version.")
     partition_count: PartitionCount
+    hub_namespace: Name = Field(default="", description="Host name of the hub's namespace; empty: another version.")
+    hub_name: Name = Field(default="", description="Name of the hub; empty: another version.")
     hub_created_at: AwareDatetime
     owners: Annotated[dict[PartitionId, Name], *_ITEMS] = Field(
         description="Partition id -> owner of its unexpired lease; unowned partitions are absent."

@@ -52,6 +52,8 @@ REMEDIES: dict[Reason, str] = {
     Reason.HUB_DIVERGED: "No action if the hub is restored. Otherwise suspend, then kubectl eventconsumer hub accept.",
     Reason.LEASE_STORE_IN_USE: "Remove spec.leaseStore.prefix, or set a prefix that no other program uses.",
     Reason.CHAIN_IN_USE: "Give one of the two EventConsumers another spec.sink.prefix, or delete one of them.",
+    Reason.CONSUMER_GROUP_IN_USE: "Create an EventConsumer with another consumer group and delete this one, or suspend "
+    "or delete the older one.",
     Reason.DATA_GAP: "Raise the hub's retention, or the number of hosts; then set spec.acknowledgedGapEvents.",
     Reason.FENCED: "Stop the other reader, or use one consumer group for each program.",
     Reason.CHECKPOINT_INVALID: "Correct or delete the lease blob, as the message says: it is rebuilt from the files.",
@@ -105,6 +107,7 @@ COMMANDS: dict[Reason, str] = {
     Reason.HUB_DIVERGED: "kubectl eventconsumer hub accept {name} -n {namespace}, after the consumer is suspended",
     Reason.LEASE_STORE_IN_USE: _CHECK,
     Reason.CHAIN_IN_USE: "kubectl eventconsumer doctor -n {namespace} names EventConsumers that share storage",
+    Reason.CONSUMER_GROUP_IN_USE: "kubectl eventconsumer doctor -n {namespace} names EventConsumers that read one hub",
     Reason.DATA_GAP: _GAP,
     Reason.FENCED: "kubectl eventconsumer leases {name} -n {namespace} shows the owners of the partitions",
     Reason.CHECKPOINT_INVALID: "kubectl eventconsumer checkpoint show {name} -n {namespace}",

@@ -34,6 +34,8 @@ class Condition(ShownReport):
 class HubStatus(ShownReport):
     """What hosts learned about the Event Hub."""
 
+    namespace: str | None = Field(default=None, max_length=256, description="Host name of the namespace.")
+    name: str | None = Field(default=None, max_length=256, description="Name of the Event Hub.")
     partition_count: Count | None = Field(default=None, description="Number of partitions.")
     created_at: datetime | None = Field(default=None, description="When the Event Hub was created.")
 

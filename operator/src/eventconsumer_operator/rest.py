@@ -52,7 +52,7 @@ class Rest:
 def digest_of_objects(observed: Observed) -> bytes:
     """Digest of the spec, the children and the pods."""
     consumer = observed.consumer
-    found = hashlib.blake2b(f"{consumer.uid} {consumer.generation}\n".encode(), digest_size=16)
+    found = hashlib.blake2b(f"{consumer.uid} {consumer.generation} {observed.older_reader}\n".encode(), digest_size=16)
     for manifest in _manifests(observed):
         metadata = manifest["metadata"]
         found.update(f"{metadata.get('uid', '')} {metadata.get('resourceVersion', '')}\n".encode())

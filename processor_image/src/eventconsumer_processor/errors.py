@@ -11,6 +11,7 @@ EventConsumerError
 ├── LeaseInvalid        the body of a lease blob cannot be parsed
 ├── LeasesAmbiguous     there are leases of one consumer group under several spellings of its names
 ├── LeaseLost           another host owns the partition: stop at once, commit nothing
+├── StartsLater         the partition begins at a time that has not come: wait
 ├── ChainEnded          `hub accept` ended the chain: continue in the next segment
 ├── NoticeFailed        the endpoint did not acknowledge a notice: send it again
 ├── Fenced              a file of a higher epoch is in the chain: this host is a zombie and must stop
@@ -20,6 +21,7 @@ EventConsumerError
 # ruff: noqa: N818 - the names describe the event
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from eventconsumer_api.errors import EventConsumerError
 
@@ -83,6 +85,21 @@ class LeaseLost(EventConsumerError):
 
 class Fenced(EventConsumerError):
     """A file of a higher epoch is in the chain."""
+
+
+class StartsLater(EventConsumerError):
+    """The partition begins at a time that has not come.
+
+    Attributes:
+        when: The time.
+    """
+
+    def __init__(self, partition: str, when: datetime) -> None:
+        super().__init__(
+            f"partition {partition} begins at spec.startingPosition.enqueuedTime, {when.isoformat()}: no event has "
+            "been enqueued at or after this time"
+        )
+        self.when = when
 
 
 class ChainEnded(EventConsumerError):

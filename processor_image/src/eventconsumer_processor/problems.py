@@ -318,19 +318,21 @@ def start_refused(partition: str, position: str, error: PositionRefused) -> Prob
     )
 
 
-def rival(partition: str, group: str, *, reader: bool) -> Problem:
+def rival(partition: str, group: str, *, reader: bool, name: str = "") -> Problem:
     """Another program uses a partition whose lease this host holds.
 
     Args:
         partition: Its id.
         group: The consumer group.
         reader: Whether it takes the link; else it writes files.
+        name: The name that the other reader gave to its link, such as the name of a pod; empty: none.
     """
     if reader:
+        who = f"another reader of consumer group {group}" + (f", with the name {name}," if name else "")
         return Problem(
             field=f"{HUB}.consumerGroup",
             reason=Reason.FENCED,
-            message=f"another reader of consumer group {group} takes partition {partition} repeatedly, with an equal "
+            message=f"{who} takes partition {partition} repeatedly, with an equal "
             "or higher epoch, and holds none of these leases: stop it, or give each program a separate consumer group",
         )
     return Problem(

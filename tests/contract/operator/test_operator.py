@@ -50,6 +50,8 @@ class Hub:
         fleet = FleetReport(
             chain="00000000000000c1",
             partition_count=PARTITIONS,
+            hub_namespace="shop.servicebus.windows.net",
+            hub_name="orders",
             hub_created_at=datetime(2026, 1, 1, tzinfo=UTC),
             owners={str(partition): f"orders-host-{partition % pods}" for partition in range(PARTITIONS)},
             lag_events=self.lag,
@@ -229,6 +231,34 @@ async def test_a_resource_becomes_hosts_for_all_partitions_and_foreign_changes_a
         return stateful_set["spec"]["replicas"] == 4 and bool(service) and data["config.json"] != "{}"
 
     await world.until_true(restored)
+
+
+async def test_a_newer_resource_with_the_hub_and_consumer_group_of_another_one_stops(world: World) -> None:
+    """The older one names the hub only in its Secret, so its hosts report it; hubs are compared without case."""
+    world.apply(SPEC | {"eventHub": {"authentication": SECRET}})
+    status = await world.until(ready)
+    assert {name: status["hub"][name] for name in ("namespace", "name")} == {
+        "namespace": "shop.servicebus.windows.net", "name": "orders"
+    }  # fmt: skip
+    await asyncio.sleep(1.1)  # the API server writes times of creation in whole seconds
+    other = {"connectionStringSecretRef": {"name": "other", "key": "k"}}
+    hub = {"fullyQualifiedNamespace": "SHOP.servicebus.windows.net", "name": "Orders", "consumerGroup": "$default"}
+    billing = SPEC | {"eventHub": hub | {"authentication": other}, "leaseStore": SPEC["leaseStore"] | {"prefix": "b/"}}
+    assert world.cluster.apply(event_consumer("billing", billing, world.namespace)) == ""
+
+    async def told(reason: tuple[str, str]) -> Any:
+        found = (await world.get("evc", "billing")).get("status", {})
+        return found if condition(found, "Stalled") == reason else None
+
+    stopped = await world.until_true(lambda: told(("True", "ConsumerGroupInUse")))
+    assert "EventConsumer orders of this namespace, which is older, reads this Event Hub" in message(stopped, "Stalled")
+    assert condition(stopped, "Ready") == condition(stopped, "Draining") == ("False", "ConsumerGroupInUse")
+    assert (await world.get("sts", "billing-host"))["spec"]["replicas"] == 0
+    assert ready(await world.status()) and (await world.get("sts", "orders-host"))["spec"]["replicas"] == 4
+
+    await world.kubectl("patch", "evc", "orders", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    assert await world.until_true(lambda: told(("False", "Available")))
+    assert (await world.get("sts", "billing-host"))["spec"]["replicas"] > 0
 
 
 async def test_a_batch_is_attempted_one_job_at_a_time_until_it_is_committed(world: World) -> None:

@@ -16,6 +16,7 @@ from eventconsumer_processor.amqp import link
 from eventconsumer_processor.amqp.hub import AmqpHub
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen
+from eventconsumer_processor.source.conditions import taker_of
 from eventconsumer_processor.source.hub import Hub
 from eventconsumer_processor.source.sdk import SdkHub
 from tests.integration.processor.test_source import receive, send
@@ -299,3 +300,25 @@ async def test_both_adapters_say_the_same_about_a_hub(hub: AmqpHub, emulator: Em
         await other.partition("99")
     assert (await hub.partition("0")).last == 0  # a question that is refused costs no connection
     await other.close()
+
+
+@pytest.mark.parametrize("adapter", [AmqpHub, SdkHub])
+async def test_the_service_names_the_reader_that_took_a_link(
+    adapter: type[AmqpHub] | type[SdkHub], emulator: EmulatorProcess
+) -> None:
+    """By the link property of Microsoft's clients, which the emulator reads as the service does."""
+    emulator.admin.create_hub("orders", partitions=1)
+    first, second = (adapter(access(emulator), reader=name) for name in ("orders-host-0", "x" * 65))
+    source = await first.open("0", -1, 1, 1)
+    assert [link["name"] for link in emulator.admin.links(kind="reader")] == ["orders-host-0"]
+    taker = await second.open("0", -1, 2, 1)
+    with pytest.raises(LinkStolen) as stolen:
+        await receive(source, 1)
+    assert taker_of(stolen.value) == "x" * 64
+    with pytest.raises(LinkStolen) as refused:
+        await receive(await first.open("0", -1, 1, 1), 1)
+    assert taker_of(refused.value) == "x" * 64
+    await source.close()
+    await taker.close()
+    await first.close()
+    await second.close()

@@ -67,6 +67,22 @@ def test_leases_of_another_consumer_are_not_touched(consumer: MakeConsumer) -> N
     assert etags(orders, orders.leases) == before
 
 
+def test_a_rival_with_leases_of_its_own_is_named_by_its_pod(consumer: MakeConsumer) -> None:
+    """Two EventConsumers of different Kubernetes namespaces read one hub in one consumer group."""
+    orders = consumer(partitions=1)
+    rival = consumer(partitions=1, hub="other")
+    rival.hub_secret.write_text(orders.emulator.connection_string(orders.hub))
+    rival.config |= {"resource": {"namespace": "dev", "name": "billing", "uid": "uid-9"}}
+    rival.config["sink"] |= {"prefix": "dev/billing"}
+    first, second = orders.host("orders-host-0"), rival.host("billing-host-0")
+    by_name = {host.name: host.problem("Fenced") for host in (first, second)}
+    for host, other in ((first, second), (second, first)):
+        problem = by_name[host.name]
+        assert problem.field == "spec.eventHub.consumerGroup"
+        assert f"another reader of consumer group $Default, with the name {other.name}, takes" in problem.message
+    assert {link["name"] for link in orders.emulator.admin.links(kind="reader")} <= {first.name, second.name}
+
+
 @pytest.mark.parametrize(
     ("number", "held", "why"),
     [

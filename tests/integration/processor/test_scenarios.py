@@ -5,11 +5,13 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import Drained, assert_exactly_once, read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess
+from tests.support.audited import assert_clean
 from tests.support.waiting import wait_until
 
 
@@ -29,13 +31,15 @@ def counted(host: HostProcess, name: str) -> int:
     return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines if "_created" not in line))
 
 
-def wait_caught_up(orders: Consumer, *hosts: HostProcess) -> None:
-    """Wait until what is committed or handled reaches the hub's heads."""
+def wait_caught_up(orders: Consumer, *hosts: HostProcess, waits: str = "") -> None:
+    """Wait until what is committed or handled reaches the hub's heads; of one partition, the start has not come."""
 
     def met() -> bool:
         reports = [report for host in hosts for report in host.report().partitions]
         found = {report.id: report.next_sequence_number for report in reports}
-        return found == {partition: head + 1 for partition, head in orders.heads().items()}
+        return found == {
+            partition: None if partition == waits else head + 1 for partition, head in orders.heads().items()
+        }
 
     wait_until(met, f"caught up; logs: {[host.log[-3000:] for host in hosts]}")
 
@@ -152,9 +156,34 @@ def test_every_starting_position(consumer: MakeConsumer) -> None:
     }
     settings = elsewhere(orders, "b/", "shop/b", type="SequenceNumber", sequenceNumber=5, partitions=partitions)
     second = orders.host("orders-host-1", **settings)
-    wait_caught_up(orders, second)
+    wait_caught_up(orders, second, waits="5")
+    publish(orders, 5)
+    wait_caught_up(orders, second, waits="5")
+    rows = drained(orders, "shop/b").rows
+    starts = {"0": 0, "1": 60, "2": 30, "3": 42, "4": 17, "6": 20}
+    assert rows == {partition: list(range(start, 65)) for partition, start in starts.items()}
+
+
+@pytest.mark.parametrize("source", ["Amqp", "Sdk"])  # the SDK does not tell the time of the hub
+def test_events_before_a_starting_time_in_the_future_are_skipped(consumer: MakeConsumer, source: str) -> None:
+    orders = consumer(partitions=1)
+    orders.config["processing"]["source"] = source
+    publish(orders, 30)
+    when = datetime.now(UTC) + timedelta(seconds=3)
+    orders.config["startingPosition"] = {"type": "EnqueuedTime", "enqueuedTime": when.isoformat()}
+    first = orders.host("orders-host-0")
+    wait_until(lambda: "waiting for the starting time" in first.log, f"it waits, see {first.log_file}")
+    assert first.report().partitions[0].read and first.report().problems == ()
+    assert orders.emulator.admin.links(kind="reader") == []
+    first.kill()
+    second = orders.host("orders-host-1")
+    while datetime.now(UTC) <= when:
+        publish(orders, 1)
+        time.sleep(0.1)
     publish(orders, 5)
     wait_caught_up(orders, second)
-    rows = drained(orders, "shop/b").rows
-    starts = {"0": 0, "1": 60, "2": 30, "3": 42, "4": 17, "5": 60, "6": 20}
-    assert rows == {partition: list(range(start, 65)) for partition, start in starts.items()}
+    assert second.terminate() == 0
+    found = drained(orders)
+    assert min(found.table["enqueued_time"].to_pylist()) >= when
+    assert found.rows["0"][0] >= 30 and found.rows == {"0": list(range(found.rows["0"][0], orders.heads()["0"] + 1))}
+    assert_clean(orders.azurite, orders.drained, "shop/orders", orders.leases)

@@ -134,7 +134,7 @@ class FakeHub:
         """See `Hub`."""
         found = self.partitions[partition]
         for number in sorted(found.events):
-            if position.enqueued_time is not None and enqueued_ms(number) >= position.enqueued_time.timestamp() * 1000:
+            if position.enqueued_time is not None and found.time(number) >= position.enqueued_time.timestamp() * 1000:
                 return number
             if position.offset is not None and number * 10 > int(position.offset):
                 return number

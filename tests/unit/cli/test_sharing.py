@@ -25,6 +25,7 @@ def consumer(
     secret: str = "",
     account: str = SHOP,
     output: str = "",
+    reported: str = "",
     **leases: Any,
 ) -> Manifest:
     """A consumer that signs in with an identity, or with one Secret for everything."""
@@ -40,7 +41,9 @@ def consumer(
         "leaseStore": {"container": "leases", **where, **lease_prefix, **leases},
         "sink": {"container": "drained", **where} | sink,
     } | ({"spark": {"output": {"path": output}}} if output else {})
-    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+    metadata = {"name": name, "namespace": namespace, "generation": 1}
+    told = {"hub": {"namespace": "shop.servicebus.windows.net", "name": reported}} if reported else {}
+    return {"metadata": metadata, "spec": spec, "status": {"observedGeneration": 1, **told}}
 
 
 def found(one: Manifest, other: Manifest) -> list[tuple[Level, str]]:
@@ -67,14 +70,24 @@ SHARED: dict[str, tuple[dict[str, Any], dict[str, Any], list[Level]]] = {
     "one group of one hub": ({}, AGAIN, BROKEN),
     "one hub, spelt otherwise": ({}, AGAIN | {"hub": "Orders"}, BROKEN),
     "a hub of another namespace": ({}, AGAIN | {"hubs": "b.servicebus.windows.net"}, OK),
-    "another account": ({}, AGAIN | {"account": DEV}, OK),
+    "another account": ({}, AGAIN | {"account": DEV}, BROKEN),  # one hub and consumer group, two lease stores
+    "another account and group": ({}, AGAIN | {"account": DEV, "group": "again"}, OK),
+    "another account, spelt otherwise": ({}, AGAIN | {"account": DEV, "hub": "ORDERS", "group": "$default"}, BROKEN),
+    "another account in another namespace": ({}, AGAIN | {"account": DEV, "namespace": "b"}, BROKEN),
+    "another account and a hidden hub": ({}, AGAIN | HIDDEN | {"lease_prefix": "b/"}, UNKNOWN),
+    "another account and a hub that hosts reported": (
+        {}, AGAIN | HIDDEN | {"lease_prefix": "b/", "hub": None, "reported": "Orders"}, BROKEN,
+    ),
+    "another account and another hub that hosts reported": (
+        {}, AGAIN | HIDDEN | {"lease_prefix": "b/", "hub": None, "reported": "billing"}, OK,
+    ),
     "two hubs with one prefix": (ONE_PREFIX, BILLING | ONE_PREFIX, BROKEN),
     "two prefixes": ({"lease_prefix": "a/"}, BILLING | {"lease_prefix": "b/"}, OK),
     "a default and a prefix": ({}, BILLING | ONE_PREFIX, OK),
     "another's default": ({}, BILLING | {"lease_prefix": f"shop.{DEFAULT_PREFIX}"}, BROKEN),
     "two hubs in the layout of the SDKs": (SDK, SDK | BILLING, OK),
     "one hub in the layout of the SDKs": (SDK, SDK | AGAIN, BROKEN),
-    "two layouts": ({}, SDK | AGAIN, OK),
+    "two layouts": ({}, SDK | AGAIN, BROKEN),
     "one Secret": (ONE_PREFIX | {"secret": "s"}, BILLING | ONE_PREFIX | {"secret": "s"}, BROKEN),
     "two Secrets": (ONE_PREFIX | {"secret": "s"}, BILLING | ONE_PREFIX | {"secret": "t"}, WARNING),
     "Secrets of one name in two namespaces": (
@@ -127,7 +140,7 @@ def test_doctor_compares_with_the_consumers_of_all_namespaces(shell: Shell) -> N
         (one,) = [each for each in seen.json["findings"] if each["check"] == "sharing"]
         return seen.code, one
 
-    alone = "shares no leases, files or output with the 0 other EventConsumers in all namespaces"
+    alone = "shares no consumer group, leases, files or output with the 0 other EventConsumers in all namespaces"
     assert sharing()[1]["detail"] == alone
     put(cluster, {"metadata": {"name": "again", "namespace": "shop"}, "spec": spec})
     code, one = sharing()
@@ -144,5 +157,9 @@ def test_init_names_a_consumer_that_the_new_one_would_meet(shell: Shell, tmp_pat
     seen = shell.run(cluster, "init", "again", *IDENTITY, "-f", str(target))
     assert (seen.code, target.exists()) == (2, False)
     assert "shop/again shares with shop/orders the leases of consumer group $Default" in seen.err
+    put(cluster, consumer(account=DEV))
+    seen = shell.run(cluster, "init", "again", *IDENTITY, "-f", str(target))
+    assert (seen.code, target.exists()) == (2, False)
+    assert "shop/again shares with shop/orders consumer group $Default of one Event Hub" in seen.err
     seen = shell.run(cluster, "init", "again", *IDENTITY, "--consumer-group", "again", "-f", str(target))
     assert (seen.code, target.exists()) == (0, True)

@@ -1,7 +1,8 @@
-"""EventConsumers that share leases, files or an output: each pair, with the required change. Pure except `look`.
+"""EventConsumers that share a consumer group, leases, files or an output: each pair, with the required change.
 
-Storage accounts and hubs may be named only by connection strings in Secrets, whose values are not read. The same key of
-the same Secret means the same account; for different Secrets it is unknown.
+Pure except `look`. Storage accounts and hubs may be named only by connection strings in Secrets, whose values are not
+read. The same key of the same Secret means the same account; for different Secrets it is unknown. The hub of a consumer
+whose hosts have run is in its status.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 from eventconsumer_api.endpoints import account_name
 from eventconsumer_api.identity import lease_prefix
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.status import EventConsumerStatus, HubStatus
 from eventconsumer_api.v1alpha1 import Authentication, EventConsumerSpec, LeaseLayout
 from eventconsumer_cli.doctor.findings import Finding, Level
 from eventconsumer_cli.errors import CliError
@@ -23,6 +25,10 @@ CHECK = "sharing"
 _LEASES_REMEDY = (
     "remove spec.leaseStore.prefix of both, or set prefixes that differ; "
     "for two consumers of one Event Hub, give one of them another spec.eventHub.consumerGroup"
+)
+_GROUP_REMEDY = (
+    "create one of them again with another spec.eventHub.consumerGroup, or delete it: "
+    "Event Hubs has one reader for each partition and consumer group"
 )
 _SINK_REMEDY = (
     "set another spec.sink.prefix for one of them; "
@@ -118,7 +124,8 @@ def judge(own: Sequence[Places], others: Sequence[Places], where: str) -> Iterat
         compared = [*own[:index], *own[index + 1 :], *others]
         found = [finding for other in compared for finding in _pair(one, other)]
         if not found:
-            text = f"shares no leases, files or output with the {len(compared)} other EventConsumers {where}"
+            rest = f"the {len(compared)} other EventConsumers {where}"
+            text = f"shares no consumer group, leases, files or output with {rest}"
             found = [Finding(CHECK, Level.OK, text, consumer=one.about)]
         yield from found
 
@@ -131,6 +138,10 @@ def places(consumer: Manifest) -> Places:
     """
     spec, namespace = EventConsumerSpec.model_validate(consumer["spec"]), namespace_of(consumer)
     hub, leases, sink = spec.event_hub, spec.lease_store, spec.sink
+    host, name = hub.fully_qualified_namespace, hub.name
+    if not (host and name):
+        reported = _hub_status(consumer)
+        host, name = host or reported.namespace, name or reported.name
     key = _secret(namespace, hub.authentication)
     output = spec.spark.output if spec.spark and spec.spark.enabled else None
     return Places(
@@ -140,8 +151,8 @@ def places(consumer: Manifest) -> Places:
             container=leases.container,
             prefix=leases.prefix,
             layout=leases.layout,
-            hub_namespace=Named((hub.fully_qualified_namespace or "").partition(":")[0], key),
-            hub=Named(hub.name or "", key),
+            hub_namespace=Named((host or "").partition(":")[0], key),
+            hub=Named(name or "", key),
             group=hub.consumer_group,
         ),
         account=_account(namespace, sink.storage_account_url, sink.authentication),
@@ -157,10 +168,17 @@ def _pair(one: Places, other: Places) -> Iterator[Finding]:
         return Finding(CHECK, level, f"{one.about} {shares} with {other.about} {what}", remedy, consumer=one.about)
 
     account, folder = one.leases.account.same(other.leases.account), _same_leases(one.leases, other.leases)
+    group, level = _same_group(one.leases, other.leases), None
     if one.leases.container == other.leases.container and account is not False and folder is not False:
         level = Level.UNKNOWN if folder is None else Level.WARNING if account is None else Level.BROKEN
+    if group and level is not Level.BROKEN:  # one finding for one cause: shared leases include the consumer group
+        yield finding(Level.BROKEN, f"consumer group {one.leases.group} of one Event Hub", _GROUP_REMEDY)
+    elif level is not None:
         what = f"the leases of consumer group {one.leases.group} in container {one.leases.container}"
         yield finding(level, what, _LEASES_REMEDY)
+    elif group is None:
+        what = f"consumer group {one.leases.group} of one Event Hub"
+        yield finding(Level.UNKNOWN, what, _GROUP_REMEDY)
     account, overlap = one.account.same(other.account), _overlap(one.prefix, other.prefix)
     if one.container == other.container and account is not False and overlap:
         level = Level.WARNING if account is None else Level.BROKEN
@@ -186,6 +204,21 @@ def _same_leases(one: Leases, other: Leases) -> bool | None:
         return folders[0] == folders[1]
     explicit = next(each.prefix for each in (one, other) if each.prefix is not None)
     return None if explicit.count("/") == 2 and one.group == other.group else False  # a default is <namespace>/<hub>/
+
+
+def _same_group(one: Leases, other: Leases) -> bool | None:
+    """Whether both read one hub in one consumer group: Event Hubs compares the names without case."""
+    hub = _both(one.hub_namespace.same(other.hub_namespace), one.hub.same(other.hub))
+    return _both(hub, one.group.lower() == other.group.lower())
+
+
+def _hub_status(consumer: Manifest) -> HubStatus:
+    """What hosts reported about the hub for the present spec; nothing where an older operator wrote the status."""
+    try:
+        status = EventConsumerStatus.model_validate(consumer.get("status", {}))
+    except ValidationError:
+        return HubStatus()
+    return status.hub if status.observed_generation == consumer["metadata"].get("generation") else HubStatus()
 
 
 def _both(*parts: bool | None) -> bool | None:

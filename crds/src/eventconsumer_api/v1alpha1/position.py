@@ -39,7 +39,8 @@ class Position(Model):
     )
     enqueued_time: AwareDatetime | None = Field(
         default=None,
-        description="Start at the first event enqueued at or after this time, such as 2026-01-31T00:00:00Z.",
+        description="Start at the first event enqueued at or after this time, such as 2026-01-31T00:00:00Z. "
+        "If the time has not come, hosts wait for it.",
     )
     offset: str | None = Field(
         default=None,

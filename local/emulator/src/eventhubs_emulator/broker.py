@@ -39,6 +39,7 @@ class AttachedLink(DetachableLink, Protocol):
     """A reader or producer as the namespace sees it."""
 
     epoch: int | None
+    receiver_name: str
 
     def seek(self, sequence_number: int) -> None:
         """Makes a reader continue from another sequence number; no effect on a producer."""
@@ -223,7 +224,12 @@ class Broker:
                 and (other.endpoint.hub, other.endpoint.partition) == (mine.hub, mine.partition)
                 and (other.endpoint.group or "").lower() == (mine.group or "").lower()
             ]
-            reasons = displaced_by(link.epoch, [other.epoch for other in present])
+            reasons = displaced_by(
+                link.epoch,
+                [other.epoch for other in present],
+                link.receiver_name,
+                [other.receiver_name for other in present],
+            )
             for other, reason in zip(present, reasons, strict=bool(reasons)):
                 other.detach(reason)
         self.links.append(link)

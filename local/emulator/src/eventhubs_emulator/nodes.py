@@ -24,6 +24,7 @@ from .services import SERVICES, ReplyLink, RequestLink
 from .tokens import LISTEN, SEND
 
 EPOCH = "com.microsoft:epoch"
+RECEIVER_NAME = "com.microsoft:receiver-name"
 RUNTIME_METRIC = "com.microsoft:enable-receiver-runtime-metric"
 IDLE_SECONDS = 30 * 60
 """A reader without credit is detached after this time, as in Event Hubs."""
@@ -72,6 +73,8 @@ class Reader(Outgoing):
         self.endpoint = Endpoint("reader", hub.name, partition_id, group, connection.number)
         epoch = (attach.properties or {}).get(EPOCH)
         self.epoch: int | None = epoch if isinstance(epoch, int) else None
+        receiver_name = (attach.properties or {}).get(RECEIVER_NAME)
+        self.receiver_name = receiver_name if isinstance(receiver_name, str) else ""
         self.metrics = RUNTIME_METRIC in attach.desired_capabilities
         start = start_of(parse_selector(selector_of(attach.source)), self.partition)
         self.position = max(0, start - broker.faults.early_by(self.endpoint))
@@ -170,7 +173,13 @@ class Reader(Outgoing):
 
     def describe(self) -> dict[str, Any]:
         """The reader's state for the admin API."""
-        return {**_describe(self), "epoch": self.epoch, "position": self.position, "events": self.sent}
+        return {
+            **_describe(self),
+            "epoch": self.epoch,
+            "name": self.receiver_name,
+            "position": self.position,
+            "events": self.sent,
+        }
 
     def close(self) -> None:
         """Removes the reader from the partition's readers."""
@@ -189,6 +198,7 @@ class Producer(Incoming):
     """A producer to a hub or to one of its partitions."""
 
     epoch: int | None = None
+    receiver_name = ""
 
     def __init__(
         self, session: SessionContext, attach: Attach, path: str, *, hub_name: str, partition_id: str | None

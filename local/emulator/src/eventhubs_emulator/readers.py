@@ -18,15 +18,19 @@ from .errors import LinkFailed
 
 STOLEN = "amqp:link:stolen"
 MAX_NON_EPOCH_READERS = 5
+UNNAMED = "nil"
 
 
-def displaced_by(newcomer: int | None, present: Sequence[int | None], name: str = "nil") -> list[LinkFailed]:
+def displaced_by(
+    newcomer: int | None, present: Sequence[int | None], name: str = "", names: Sequence[str] = ()
+) -> list[LinkFailed]:
     """Applies the rules.
 
     Args:
         newcomer: the epoch of the attaching reader; None without.
         present: the epochs of the readers of the same partition and group.
-        name: the receiver's name, for the texts.
+        name: the newcomer's `com.microsoft:receiver-name`, for the texts; empty: none.
+        names: those of the present readers, in their order; left out: none has one.
 
     Returns:
         The detach errors of the present readers, in their order; empty if they stay.
@@ -34,6 +38,8 @@ def displaced_by(newcomer: int | None, present: Sequence[int | None], name: str 
     Raises:
         LinkFailed: the newcomer is refused.
     """
+    known = [each or UNNAMED for each in (names or [""] * len(present))]
+    name = name or UNNAMED
     highest = max((epoch for epoch in present if epoch is not None), default=None)
     if newcomer is None:
         if highest is not None:
@@ -53,16 +59,16 @@ def displaced_by(newcomer: int | None, present: Sequence[int | None], name: str 
     if highest is not None and highest > newcomer:
         raise LinkFailed(
             STOLEN,
-            f"Receiver '{name}' with a higher epoch '{highest}' already exists. Receiver '{name}' with epoch "
-            f"{newcomer} cannot be created. Make sure you are creating receiver with increasing epoch value to ensure "
-            "connectivity, or ensure all old epoch receivers are closed or disconnected.",
+            f"Receiver '{known[present.index(highest)]}' with a higher epoch '{highest}' already exists. Receiver "
+            f"'{name}' with epoch {newcomer} cannot be created. Make sure you are creating receiver with increasing "
+            "epoch value to ensure connectivity, or ensure all old epoch receivers are closed or disconnected.",
         )
     return [
         LinkFailed(
             STOLEN,
-            f"New receiver '{name}' with higher epoch of '{newcomer}' is created hence current receiver '{name}' with "
+            f"New receiver '{name}' with higher epoch of '{newcomer}' is created hence current receiver '{other}' with "
             f"epoch '{'none' if epoch is None else epoch}' is getting disconnected. If you are recreating the "
             "receiver, make sure a higher epoch is used.",
         )
-        for epoch in present
+        for epoch, other in zip(present, known, strict=True)
     ]

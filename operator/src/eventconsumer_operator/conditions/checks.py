@@ -46,7 +46,9 @@ def _blockers(facts: Facts) -> Iterator[Blocker]:
     for error in facts.errors:
         if error.reason not in {None, Reason.PROGRESSING}:
             yield Blocker(error.reason or Reason.REFUSED, str(error))
-    if not facts.suspended:
+    if facts.older_reader:
+        yield Blocker(Reason.CONSUMER_GROUP_IN_USE, messages.consumer_group_in_use(facts.older_reader))
+    if facts.off not in {Reason.SUSPENDED, Reason.CONSUMER_GROUP_IN_USE}:  # hosts that end report what does not matter
         for problem in facts.problems:
             yield Blocker(problem.reason, messages.host_problem(problem))
         if facts.pod_failures:

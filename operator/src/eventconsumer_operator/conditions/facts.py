@@ -105,6 +105,7 @@ class Facts:
 
     Attributes:
         suspended: spec.suspend.
+        older_reader: Name of the older EventConsumer that reads the consumer group; empty: none.
         scaled_to_zero: The spec sets a fixed number of hosts, and it is 0.
         asleep: Hosts are scaled to zero until new events arrive; the probe looks for them.
         errors: Errors of planning and applying.
@@ -139,6 +140,7 @@ class Facts:
     """
 
     suspended: bool = False
+    older_reader: str = ""
     scaled_to_zero: bool = False
     asleep: bool = False
     errors: tuple[OperatorError, ...] = ()
@@ -173,9 +175,11 @@ class Facts:
 
     @property
     def off(self) -> Reason | None:
-        """Why the spec sets zero hosts; None: it sets hosts, or the number follows the lag."""
+        """Why no hosts are wanted; None: the spec sets hosts, or the number follows the lag."""
         if self.suspended:
             return Reason.SUSPENDED
+        if self.older_reader:
+            return Reason.CONSUMER_GROUP_IN_USE
         return Reason.SCALED_TO_ZERO if self.scaled_to_zero else None
 
     @property
@@ -213,6 +217,7 @@ def gather(
     gaps = tuple(problem for problem in problems if problem.reason is Reason.DATA_GAP)
     return Facts(
         suspended=suspended,
+        older_reader="" if suspended or plan is None else observed.older_reader,
         scaled_to_zero=zero,
         asleep=asleep,
         errors=errors,
@@ -245,7 +250,7 @@ def gather(
         unseen=outdated and bool(observed.pods) and not observed.reports,
         spark_before=_spark_before(observed),
         total=total,
-        owned=0 if suspended or (zero and not observed.pods) else min(_owned(observed), total),
+        owned=0 if suspended or observed.older_reader or (zero and not observed.pods) else min(_owned(observed), total),
         behind=observed.fleet.lag_events > 0 if observed.fleet and observed.fleet.lag_events is not None else None,
         spark=spark_facts(observed, plan.spark if plan else None, spark),
     )

@@ -82,9 +82,11 @@ def joined(*parts: str) -> str:
 
 
 def off(reason: Reason) -> str:
-    """Why the spec sets zero hosts."""
+    """Why no hosts are wanted."""
     if reason is Reason.SUSPENDED:
         return "spec.suspend is true"
+    if reason is Reason.CONSUMER_GROUP_IN_USE:
+        return "an older EventConsumer reads the consumer group"
     return "spec.scaling.mode is Fixed and spec.scaling.replicas is 0"
 
 
@@ -101,6 +103,15 @@ def not_reading(reason: Reason) -> str:
 def unknown(reason: Reason | None) -> str:
     """What only hosts know, where none has reported; `reason`: the spec sets zero hosts."""
     return f"{off(reason)}: unknown while no host runs" if reason else NO_HOST_REPORT
+
+
+def consumer_group_in_use(name: str) -> str:
+    """An older EventConsumer of the namespace reads the same hub in the same consumer group."""
+    return (
+        f"spec.eventHub.consumerGroup: EventConsumer {name} of this namespace, which is older, reads this Event Hub in "
+        "this consumer group: create an EventConsumer with another consumer group and delete this one, or suspend or "
+        f"delete {name}"
+    )
 
 
 def hosts_ready(count: int, desired: int) -> str:

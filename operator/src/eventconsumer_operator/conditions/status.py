@@ -62,6 +62,8 @@ def make_status(
     facts = gather(observed, plan, errors, spark)
     table, notices, retention = _sink_parts(observed, plan)
     fleet = observed.fleet
+    # The Secret of a changed spec may name another hub.
+    same = previous.hub if previous.observed_generation == observed.consumer.generation else HubStatus()
     drained = previous.drained
     if fleet:
         drained = DrainedStatus(
@@ -76,6 +78,8 @@ def make_status(
         observed_generation=observed.consumer.generation,
         conditions=_conditions(observed, facts),
         hub=HubStatus(
+            namespace=fleet.hub_namespace or None if fleet else same.namespace,
+            name=fleet.hub_name or None if fleet else same.name,
             partition_count=observed.partition_count,
             created_at=fleet.hub_created_at if fleet else previous.hub.created_at,
         ),
@@ -114,7 +118,7 @@ def _partitions(facts: Facts) -> PartitionsStatus:
 
 def _lag(observed: Observed, facts: Facts) -> LagStatus:
     fleet = observed.fleet
-    if facts.off or facts.outdated:
+    if facts.off or facts.outdated or facts.older_reader:
         return LagStatus()  # nobody knows it
     if fleet is None:
         return observed.consumer.status.lag

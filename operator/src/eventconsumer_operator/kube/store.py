@@ -24,6 +24,7 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Forbidden
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STORED, Listing, kind_of, name_of, trimmed
+from eventconsumer_operator.kube.readers import hubs_of
 
 Where = tuple[Kind, str, str]
 _SHORT = 256  # longest text, in characters, that is shared between objects
@@ -129,6 +130,7 @@ class Store:
         self._parts: dict[tuple[Kind, str], _Part] = {}
         self._refusals: dict[tuple[Kind, str], Forbidden] = {}
         self._by_consumer: dict[Key, dict[Where, Manifest]] = {}
+        self._by_hub: dict[Hashable, dict[Key, Manifest]] = {}  # EventConsumers, see `readers`
 
     @property
     def served(self) -> tuple[Kind, ...]:
@@ -163,6 +165,13 @@ class Store:
     def belonging(self, key: Key) -> Iterator[tuple[Kind, Manifest]]:
         """Return all objects whose label names an EventConsumer; any client can set the label."""
         return ((kind, manifest) for (kind, _, _), manifest in self._by_consumer.get(key, {}).items())
+
+    def same_hub(self, key: Key) -> list[Manifest]:
+        """Return the other EventConsumers of the namespace that read the same hub in the same consumer group."""
+        manifest = self.get(EVENT_CONSUMER, *key)
+        hubs = hubs_of(manifest) if manifest else ()
+        found = {each: other for hub in hubs for each, other in self._by_hub.get(hub, {}).items() if each != key}
+        return list(found.values())
 
     def consumers(self, scope: str) -> list[Key]:
         """Return all EventConsumers of a namespace; "" for all namespaces."""
@@ -267,6 +276,8 @@ class Store:
         part.put(where, kept)
         for key in _owners(kind, kept):
             self._by_consumer.setdefault(key, {})[(kind, *where)] = kept
+        for hub in hubs_of(kept) if kind == EVENT_CONSUMER else ():
+            self._by_hub.setdefault(hub, {})[Key(*where)] = kept
 
     def _unset(self, part: _Part, kind: Kind, where: tuple[str, str]) -> None:
         held = part.drop(where)
@@ -275,6 +286,11 @@ class Store:
             del belonging[(kind, *where)]
             if not belonging:
                 del self._by_consumer[key]
+        for hub in hubs_of(held) if held and kind == EVENT_CONSUMER else ():
+            readers = self._by_hub[hub]
+            del readers[Key(*where)]
+            if not readers:
+                del self._by_hub[hub]
 
 
 def _owners(kind: Kind, manifest: Manifest) -> list[Key]:

@@ -34,6 +34,8 @@ def scaling_of(observed: Observed, spec: EventConsumerSpec) -> ScalingStatus:
     before = observed.consumer.status.scaling
     if spec.suspend:
         return _told(0, "spec.suspend is true", None, before, observed.now)
+    if observed.older_reader:
+        return _told(0, f"{observed.older_reader} reads the consumer group", None, before, observed.now)
     scaling, partitions = spec.scaling, observed.partition_count
     match scaling.mode:
         case ScalingMode.LAG:

@@ -19,6 +19,7 @@ from eventconsumer_operator.kube.manifest import (
     is_being_deleted,
     name_of,
 )
+from eventconsumer_operator.kube.readers import older_reader
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.resource.hosts import Hosts
 from eventconsumer_operator.resource.names import belongs, host_name, probe_name
@@ -56,6 +57,7 @@ def objects_of(store: Store, key: Key) -> Observed | None:
     return Observed(
         now=datetime.now(UTC).replace(microsecond=0),
         consumer=consumer,
+        older_reader=older_reader(manifest, store.same_hub(key)),
         children=children,
         applications=own_applications,
         pods=own,

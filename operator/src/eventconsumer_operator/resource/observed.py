@@ -67,6 +67,7 @@ class Observed:
     Attributes:
         now: Time of reading, UTC.
         consumer: The resource.
+        older_reader: Name of an older EventConsumer that reads the same hub in the same consumer group; empty: none.
         children: Live objects by kind and name, for each fixed name that exists, with any owner.
         applications: Spark applications of this resource, of all launchers.
         pods: Host pods of this resource.
@@ -84,6 +85,7 @@ class Observed:
 
     now: datetime
     consumer: Consumer
+    older_reader: str = ""
     children: Mapping[tuple[Kind, str], Manifest] = field(default_factory=dict)
     applications: tuple[Manifest, ...] = ()
     pods: tuple[Manifest, ...] = ()

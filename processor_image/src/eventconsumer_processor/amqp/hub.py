@@ -27,6 +27,7 @@ from eventconsumer_processor.amqp.management import Management
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen, SourceError
 from eventconsumer_processor.source.budget import Budget
+from eventconsumer_processor.source.conditions import RECEIVER_NAME, RECEIVER_NAME_LENGTH
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo, Source
 from eventconsumer_processor.source.lastenqueued import CAPABILITY
 from eventconsumer_processor.source.locate import locate, milliseconds
@@ -176,6 +177,7 @@ class AmqpHub:
         linger: Seconds that few events wait for more.
         runtime_metrics: Whether to request the runtime metrics of the partition with each event.
         budget: Budget of the bytes that may wait on all its links.
+        reader: Name of its readers in texts of the service; empty: none.
     """
 
     def __init__(
@@ -186,8 +188,10 @@ class AmqpHub:
         *,
         runtime_metrics: bool = False,
         budget: Budget | None = None,
+        reader: str = "",
     ) -> None:
         self._access = access
+        self._reader = {RECEIVER_NAME: codec.string(reader[:RECEIVER_NAME_LENGTH])} if reader else {}
         self._budget = Budget() if budget is None else budget
         self._runtime_metrics = runtime_metrics
         self._linger = linger
@@ -282,7 +286,7 @@ class AmqpHub:
                 target=Terminus(name),
                 settle_mode=frames.SETTLED,
                 capabilities=(_GEO_REPLICATION, *((CAPABILITY,) if self._runtime_metrics else ())),
-                properties=None if epoch is None else {"com.microsoft:epoch": codec.long(epoch)},
+                properties=self._reader | ({} if epoch is None else {"com.microsoft:epoch": codec.long(epoch)}),
             )
 
         return await self._pool.attach(

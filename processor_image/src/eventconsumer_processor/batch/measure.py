@@ -371,6 +371,8 @@ class Measure:
         return FleetReport(
             chain=self.identity,
             partition_count=len(partitions),
+            hub_namespace=self._info.namespace,
+            hub_name=self._info.name,
             hub_created_at=self._info.created_at,
             owners={p: lease.owner for p, lease in sorted(listing.leases.items()) if lease.leased and lease.owner},
             lag_events=sum(events) if complete else None,

@@ -33,11 +33,11 @@ from eventconsumer_processor.batch.lag import Ledger
 from eventconsumer_processor.batch.report import count
 from eventconsumer_processor.partition import marks
 from eventconsumer_processor.sink.slots import Slot
-from eventconsumer_processor.source.hub import PartitionInfo
+from eventconsumer_processor.source.hub import CLOCKS_DIFFER, PartitionInfo
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged
 
-MARGIN = timedelta(seconds=60)  # maximum difference of the clocks of brokers and hosts
+MARGIN = CLOCKS_DIFFER
 STEP = timedelta(seconds=60)  # of the times that are written: a write of the record and of the status for each
 _MIDNIGHT = datetime(1970, 1, 1, tzinfo=UTC)
 

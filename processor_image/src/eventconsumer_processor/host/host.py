@@ -23,6 +23,7 @@ import structlog
 from eventconsumer_api.conditions import ADVISORY
 from eventconsumer_api.host_config import Credential, HostConfig
 from eventconsumer_api.host_report import HostReport, HostState, Problem, StorageReport
+from eventconsumer_api.identity import pod_of
 from eventconsumer_api.mounts import credentials
 from eventconsumer_processor.batch.leader import Leader
 from eventconsumer_processor.batch.measure import eras_of
@@ -97,7 +98,7 @@ class Host:
         try:
             while not self._stop.is_set():
                 seen = fingerprint(self._credentials())
-                registered = await register(self._config, self._storage_calls.observe)
+                registered = await register(self._config, self._storage_calls.observe, pod_of(self._owner))
                 self._heartbeat.beat()
                 if isinstance(registered, Registration):
                     await self._run_registered(registered, seen)

@@ -61,8 +61,8 @@ class Registration:
         await asyncio.gather(self.hub.close(), self.leases.close(), self.sink.close())
 
 
-async def register(config: HostConfig, observe: Observer) -> Registration | list[Problem]:
-    """Try to register once; returns the registration, or all problems found."""
+async def register(config: HostConfig, observe: Observer, reader: str = "") -> Registration | list[Problem]:
+    """Try to register once; returns the registration, or all problems found. For `reader` see `hub_of`."""
     found: list[Problem] = []
     memory = Memory(config.processing.buffer_bytes)
 
@@ -74,7 +74,7 @@ async def register(config: HostConfig, observe: Observer) -> Registration | list
             return None
 
     hub, leases, sink, handler = await asyncio.gather(
-        attempt(problems.HUB, _reach_hub(config, memory)),
+        attempt(problems.HUB, _reach_hub(config, memory, reader)),
         attempt(problems.LEASES, _reach_container(config, problems.LEASES, config.leases.location, observe)),
         attempt(problems.SINK, _reach_container(config, problems.SINK, config.sink, observe)),
         attempt(problems.HANDLER, _load_handler(config.processing.handler)),
@@ -118,12 +118,13 @@ async def _load_handler(name: str | None) -> Factory | None:
     return await asyncio.to_thread(load, name) if name else None
 
 
-def hub_of(config: HostConfig, memory: Memory | None = None) -> Hub:
+def hub_of(config: HostConfig, memory: Memory | None = None, reader: str = "") -> Hub:
     """The hub, through the receiver that the resource selects; sends no request.
 
     Args:
         config: The consumer.
         memory: Limits the bytes that wait on links.
+        reader: Name of the readers in texts of the service; empty: none.
 
     Raises:
         Blocked: The credential cannot be used.
@@ -133,10 +134,10 @@ def hub_of(config: HostConfig, memory: Memory | None = None) -> Hub:
     processing = config.processing
     runtime_metrics = processing.runtime_metrics and processing.handler is not None  # only a handler uses them
     if processing.source is SourceKind.SDK:
-        return SdkHub(access, runtime_metrics=runtime_metrics)
+        return SdkHub(access, runtime_metrics=runtime_metrics, reader=reader)
     linger = linger_seconds(config.roll, processing)
     budget = Budget(lambda: memory.for_waiting) if memory else None
-    return AmqpHub(access, linger=linger, runtime_metrics=runtime_metrics, budget=budget)
+    return AmqpHub(access, linger=linger, runtime_metrics=runtime_metrics, budget=budget, reader=reader)
 
 
 def receiver_of(config: HostConfig) -> str:
@@ -144,8 +145,8 @@ def receiver_of(config: HostConfig) -> str:
     return "sdk" if config.processing.source is SourceKind.SDK else f"amqp, {compiled.kind()} decoder"
 
 
-async def _reach_hub(config: HostConfig, memory: Memory) -> tuple[Hub, HubInfo]:
-    hub = hub_of(config, memory)
+async def _reach_hub(config: HostConfig, memory: Memory, reader: str) -> tuple[Hub, HubInfo]:
+    hub = hub_of(config, memory, reader)
     try:
         info = await hub.describe()
         try:

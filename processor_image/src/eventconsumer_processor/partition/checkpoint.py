@@ -4,7 +4,8 @@ A checkpoint is only a hint to the position; the chain of files decides.
 
 A new owner starts at the checkpoint and follows the chain to its end: it adopts files that an earlier owner committed
 without a checkpoint. For a partition without a chain, the genesis record resolves the starting position to a sequence
-number once, for all hosts; no link is opened at "latest". In a later segment, the segment's record defines the start.
+number once, for all hosts; no link is opened at "latest", or at a time that has not come. In a later segment, the
+segment's record defines the start.
 
 A checkpoint must be the end of a file. A checkpoint inside a file is followed forward. A checkpoint beyond the end of
 the chain would skip events and is rejected, unless other programs share the leases: they have processed the events
@@ -25,14 +26,15 @@ events again.
 """
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Literal
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.identity import EventMark
-from eventconsumer_api.v1alpha1 import CheckpointPolicy, CheckpointRule, PositionType, StartingPosition
+from eventconsumer_api.v1alpha1 import CheckpointPolicy, CheckpointRule, Position, PositionType, StartingPosition
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import ChainEnded, PositionRefused
+from eventconsumer_processor.errors import ChainEnded, PositionRefused, StartsLater
 from eventconsumer_processor.lease.eventprocessorhost import START_OF_STREAM
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Lease
@@ -40,7 +42,7 @@ from eventconsumer_processor.partition import marks
 from eventconsumer_processor.sink.gaps import Gap, GapReason
 from eventconsumer_processor.sink.slots import Chain, Genesis, Slot
 from eventconsumer_processor.source.causes import is_about_position
-from eventconsumer_processor.source.hub import Hub, PartitionInfo
+from eventconsumer_processor.source.hub import CLOCKS_DIFFER, Hub, PartitionInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,9 @@ def mark_at(chain: Chain, genesis: Genesis, lease: Lease, position: int) -> Even
     return None
 
 
-async def resume(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition, *, shared: bool = False) -> Resume:
+async def resume(
+    chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition, now: datetime | None, *, shared: bool = False
+) -> Resume:
     """Find the end of the chain; begin the chain if necessary.
 
     Args:
@@ -104,14 +108,16 @@ async def resume(chain: Chain, lease: Lease, hub: Hub, starting: StartingPositio
         lease: Its current lease.
         hub: For a starting position.
         starting: The starting position of a partition without a chain.
+        now: See `begin`.
         shared: Whether other programs write checkpoints too.
 
     Raises:
         Blocked: The checkpoint would skip events.
+        StartsLater: See `begin`.
         StorageError: A request failed, or a blob in the chain is not a file of this consumer.
         SourceError: The starting position could not be resolved.
     """
-    return await walk(chain, await begin(chain, lease, hub, starting), lease, shared=shared)
+    return await walk(chain, await begin(chain, lease, hub, starting, now), lease, shared=shared)
 
 
 async def walk(chain: Chain, genesis: Genesis, lease: Lease, *, shared: bool = False) -> Resume:
@@ -162,10 +168,18 @@ def follow(start: int, slots: dict[int, Slot]) -> Resume:
     return end
 
 
-async def begin(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition) -> Genesis:
+async def begin(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition, now: datetime | None) -> Genesis:
     """The start of the partition's chain, decided once for all hosts.
 
+    Args:
+        chain: The partition's files.
+        lease: Its current lease.
+        hub: For the starting position.
+        starting: The starting position.
+        now: Wall clock, if the hub does not tell its time; None: no event will come, so all times have come.
+
     Raises:
+        StartsLater: It begins at a time that has not come. Nothing is recorded, so the event is found when it has.
         StorageError: A request failed.
         SourceError: The starting position could not be resolved.
     """
@@ -176,20 +190,41 @@ async def begin(chain: Chain, lease: Lease, hub: Hub, starting: StartingPosition
         return await chain.begin(chain.opening.start)
     if lease.checkpoint is not None:  # another program has read the partition
         return await chain.begin(lease.checkpoint.sequence_number + 1)
-    found = await starting_genesis(chain.partition, lease, hub, starting)
+    found = await starting_genesis(chain.partition, lease, hub, starting, now)
     return await chain.begin(found.start, found.before)
 
 
-async def starting_genesis(partition: str, lease: Lease, hub: Hub, starting: StartingPosition) -> Genesis:
-    """Where the starting position is in the hub now.
+async def starting_genesis(
+    partition: str, lease: Lease, hub: Hub, starting: StartingPosition, now: datetime | None
+) -> Genesis:
+    """Where the starting position is in the hub now; for `now` see `begin`.
 
     Raises:
         Blocked: The position does not exist.
+        StartsLater: It is a time that has not come.
         SourceError: The hub did not respond.
     """
     info = await hub.partition(partition)
+    if now is not None:
+        _check_time(partition, starting.partitions.get(partition, starting), info, now)
     start = await _resolve(partition, lease, hub, starting, info)
     return Genesis(start, marks.end_of(info) if 0 <= info.last == start - 1 else None)
+
+
+def _check_time(partition: str, wanted: Position, info: PartitionInfo, now: datetime) -> None:
+    """Check that a starting time has come: an event from then on is there, or none from before can follow.
+
+    Event Hubs documents no meaning of a time in the future, and a link only starts at a time: it does not filter
+    (EventPosition.FromEnqueuedTime in azure-sdk-for-net). So the partition has no start until then.
+
+    Raises:
+        StartsLater: It has not.
+    """
+    when = wanted.enqueued_time
+    if when is None or info.last_enqueued_time >= when:
+        return
+    if (info.read_at or now) < when + CLOCKS_DIFFER:
+        raise StartsLater(partition, when)
 
 
 async def _resolve(partition: str, lease: Lease, hub: Hub, starting: StartingPosition, info: PartitionInfo) -> int:

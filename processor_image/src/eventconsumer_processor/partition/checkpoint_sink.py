@@ -55,7 +55,8 @@ class CheckpointSink:
     async def locate(self) -> None:
         """See `PartitionSink`."""
         lease = await enter(self._held, self._chain)
-        genesis = await begin(self._chain, lease, self._deps.hub, self._deps.config.starting_position)
+        deps = self._deps
+        genesis = await begin(self._chain, lease, deps.hub, deps.config.starting_position, deps.start_clock())
         checkpoint = lease.checkpoint
         start = genesis.start
         self.position = self.expected = max(start, checkpoint.sequence_number + 1) if checkpoint else start

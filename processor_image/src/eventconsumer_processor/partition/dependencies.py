@@ -75,6 +75,10 @@ class PumpDependencies:
     heard: Heard = field(default_factory=Heard)  # when this host heard the hub
     handler: Callable[[str], Handling] | None = None  # by partition; None: no handler is configured
 
+    def start_clock(self) -> datetime | None:
+        """The wall clock that a starting time is compared to; None: a replay, after whose end no event comes."""
+        return self.now() if self.config.replay is None else None
+
 
 class PartitionSink(Protocol):
     """The destination of a pump's events. The sink knows its last event, so it defines where reading continues."""

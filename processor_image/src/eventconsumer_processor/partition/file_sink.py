@@ -73,6 +73,7 @@ class FileSink:
             lease,
             self._deps.hub,
             config.starting_position,
+            self._deps.start_clock(),
             shared=config.leases.shared,
         )
         if end.epoch >= lease.epoch:  # the lease blob was rebuilt: an epoch must never be used twice

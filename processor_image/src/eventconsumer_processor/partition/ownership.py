@@ -41,6 +41,7 @@ class PartitionOwnership:
         self._pump_since: float | None = None  # None: no pump is running
         self._losses = 0  # consecutive losses to a rival
         self._rival = PumpEnd.STOLEN
+        self._taker = ""  # the name of the other reader
         self._log = log.bind(partition=chain.partition)
 
     @property
@@ -57,7 +58,8 @@ class PartitionOwnership:
         found = self._pump.problems()
         if self._losses >= RIVAL_LOSSES and not self._is_undisturbed():
             group = self._deps.config.event_hub.consumer_group
-            found.append(problems.rival(self._chain.partition, group, reader=self._rival is PumpEnd.STOLEN))
+            reader = self._rival is PumpEnd.STOLEN
+            found.append(problems.rival(self._chain.partition, group, reader=reader, name=self._taker))
         return found
 
     def renewal_problem(self) -> Problem | None:
@@ -125,7 +127,7 @@ class PartitionOwnership:
     async def _retry_with_higher_epoch(self, reason: PumpEnd, keeping: asyncio.Task[None]) -> bool:
         """Pause and raise the epoch; returns whether to start another pump."""
         self._losses = 1 if self._is_undisturbed() else self._losses + 1
-        self._rival, self._pump_since = reason, None
+        self._rival, self._taker, self._pump_since = reason, self._pump.taker, None
         pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(self._losses - 1, 10))
         self._log.warning(
             "another reader or writer uses this partition: check whether another program uses the consumer group",

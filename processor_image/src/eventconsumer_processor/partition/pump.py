@@ -35,6 +35,7 @@ from eventconsumer_processor.errors import (
     LeaseInvalid,
     LinkStolen,
     SourceError,
+    StartsLater,
 )
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.partition import marks
@@ -45,11 +46,13 @@ from eventconsumer_processor.partition.gap_detection import GapDetector
 from eventconsumer_processor.sink.gaps import SHOWN
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.conditions import taker_of
 from eventconsumer_processor.source.hub import PartitionInfo, Source
 from eventconsumer_storage.errors import StorageError, Unavailable
 
 POLL_SECONDS = 0.5  # longest receive: stop requests and roll times are checked between receives
 RETRY_SECONDS = 3.0
+START_SECONDS = 30.0  # longest time between two looks whether the starting time has come: a look reads storage, too
 BUSY_SECONDS = 4.0  # the first pause if the hub limits requests; source: ServerBusyException of Microsoft's clients
 LONGEST_BUSY_SECONDS = 60.0
 REDRIVEN_WHEN_IDLE = 20  # dead letters passed again after a receive without events; 1 beside new events
@@ -99,6 +102,8 @@ class Pump:
         self._handler_open = False
         self._source: Source | None = None
         self._opening: asyncio.Task[Source] | None = None
+        self.taker = ""  # name of the reader that took the link, if it has one
+        self._waits = False  # for the time at which the partition begins
         self._gaps = GapDetector(chain.partition, deps.hub, deps.metrics, deps.clock)
         self._failures = 0  # consecutive failures to open or keep a link
         self._busy = 0  # consecutive refusals because the hub limits requests
@@ -125,7 +130,7 @@ class Pump:
             retrieved_time=retrieved,
             events=self._sink.events,
             files=self._sink.files,
-            read=self._source is not None and not self._deps.heard.silent(self._deps.clock()),
+            read=(self._waits or self._source is not None) and not self._deps.heard.silent(self._deps.clock()),
         )
 
     def end(self) -> None:
@@ -150,7 +155,10 @@ class Pump:
                     await self._receive()
                 except LinkStolen as error:
                     self._log.warning("another reader took the link", error=str(error))
+                    self.taker = taker_of(error)
                     return PumpEnd.STOLEN
+                except StartsLater as error:
+                    await self._wait_to_start(error)
                 except (SourceError, StorageError, Blocked, LeaseInvalid) as error:
                     await self._retry_later(error)
             # No more events are received: the link closes while the buffered events are written.
@@ -178,12 +186,28 @@ class Pump:
         self._sink.close()  # the next segment starts with the buffered events
         await self._stop.wait()
 
+    async def _wait_to_start(self, error: StartsLater) -> None:
+        """Wait for the starting time, or a part of the wait. No link is attached: no event before it is received."""
+        clock = self._deps.clock
+        self._deps.heard.hear(clock())
+        self._healed()
+        if not self._waits:
+            self._waits = True
+            self._log.info("waiting for the starting time", why=str(error))
+        left = (error.when - self._deps.now()).total_seconds()
+        until = clock() + min(START_SECONDS, max(RETRY_SECONDS, left))
+        while not self._stop.is_set() and clock() < until:
+            self._held.keeper.check()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), POLL_SECONDS)
+
     # --- open ---
 
     async def _open(self) -> None:
         """Attach at the sink's position, and verify that the hub still has the preceding event: see `marks`."""
         if self._sink.position is None:
             await self._sink.locate()
+        self._waits = False
         if self._handler is not None and not self._handler_open:
             await self._handler.open(self._held.lease.epoch, self._sink.expected, self._checkpoint)
             self._handler_open = True

@@ -5,6 +5,8 @@ names that users choose, such as the name of the hub. So do Microsoft's clients:
 https://github.com/Azure/azure-sdk-for-net/blob/main/sdk/eventhub/Azure.Messaging.EventHubs/src/Amqp/AmqpError.cs
 """
 
+import re
+
 from eventconsumer_processor.errors import (
     HubBusy,
     HubNotFound,
@@ -28,6 +30,17 @@ _CONDITIONS: dict[str, type[SourceError]] = {
     "com.microsoft:argument-error": PositionRefused,
     "com.microsoft:georeplication:invalid-offset": PositionRefused,
 }
+# The texts of `amqp:link:stolen` name the other reader by its `RECEIVER_NAME`, or 'nil': the comment on this property
+# in azeventhubs/partition_client.go of azure-sdk-for-go; without names, Azure/azure-event-hubs-spark, issue 496.
+_TAKER = re.compile(
+    r"New receiver '([ -&(-~]{1,64})' with higher epoch|Receiver '([ -&(-~]{1,64})' with a higher epoch '\d+' already"
+)
+RECEIVER_NAME = "com.microsoft:receiver-name"
+"""The link property by which the service names a reader in its texts: a symbol as the key, a string as the value.
+
+Source: azeventhubs/partition_client.go of azure-sdk-for-go; `receiverIdPropertyName` of @azure/event-hubs."""
+RECEIVER_NAME_LENGTH = 64
+"""Longest name, characters. Source: ReceiverOptions.Identifier of Microsoft.Azure.EventHubs (azure-sdk-for-net)."""
 _STATUS: dict[int, type[SourceError]] = {
     401: HubUnauthorized,
     403: HubUnauthorized,
@@ -47,3 +60,10 @@ def error_for(condition: str, text: str, status: int | None = None) -> SourceErr
         status: The status code of a response; None for links and connections.
     """
     return (_CONDITIONS.get(condition) or _STATUS.get(status or 0, HubUnreachable))(text, condition, status)
+
+
+def taker_of(error: LinkStolen) -> str:
+    """The name of the reader that took a link, for people; empty: it has none, or the text has another form."""
+    found = _TAKER.search(str(error))
+    name = (found[1] or found[2]) if found else ""
+    return "" if name == "nil" else name

@@ -25,6 +25,8 @@ class HubInfo:
     host: str = ""  # the endpoint as in the connection string, with the port if it has one
 
 
+CLOCKS_DIFFER = timedelta(seconds=60)
+"""Maximum difference of the clocks of brokers and hosts, see `batch.watermark`."""
 _PRECISION = timedelta(seconds=1)
 
 

@@ -29,6 +29,7 @@ from azure.eventhub import TransportType
 from azure.eventhub._pyamqp import _decode
 from azure.eventhub._pyamqp.constants import LinkState
 from azure.eventhub._pyamqp.error import AMQPException, TokenExpired
+from azure.eventhub._pyamqp.utils import amqp_string_value
 from azure.eventhub.aio import EventHubConsumerClient
 from azure.eventhub.exceptions import EventHubError
 
@@ -36,7 +37,7 @@ from eventconsumer_api.v1alpha1 import HubTransport, Position
 from eventconsumer_processor.credentials import HubAccess
 from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen, SourceError
 from eventconsumer_processor.source.causes import cause_of
-from eventconsumer_processor.source.conditions import error_for
+from eventconsumer_processor.source.conditions import RECEIVER_NAME, RECEIVER_NAME_LENGTH, error_for
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 from eventconsumer_processor.source.lastenqueued import last_enqueued
 from eventconsumer_processor.source.locate import locate
@@ -87,9 +88,11 @@ class SdkHub:
     Args:
         access: The hub and its credential.
         runtime_metrics: Whether to request runtime metrics: see `lastenqueued`.
+        reader: Name of its readers in texts of the service; empty: none.
     """
 
-    def __init__(self, access: HubAccess, *, runtime_metrics: bool = False) -> None:
+    def __init__(self, access: HubAccess, *, runtime_metrics: bool = False, reader: str = "") -> None:
+        self._reader = reader[:RECEIVER_NAME_LENGTH]
         self._runtime_metrics = runtime_metrics
         options: dict[str, Any] = {
             "retry_total": 0,
@@ -184,6 +187,8 @@ class SdkHub:
             track_last_enqueued_event_properties=self._runtime_metrics,
         )
         consumer._keep_alive = None
+        if self._reader:
+            consumer._link_properties[RECEIVER_NAME.encode()] = amqp_string_value(self._reader)
         return consumer
 
     async def _ask(self, request: Any) -> dict[str, Any]:

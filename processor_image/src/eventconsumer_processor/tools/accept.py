@@ -196,7 +196,7 @@ class Accepting:
 
     async def _end(self, partition: str) -> Ends:
         chain, lease = self._chain(partition, self.segments[-1]), self._lease(partition)
-        await begin(chain, lease, self.hub, self.config.starting_position)
+        await begin(chain, lease, self.hub, self.config.starting_position, datetime.now(UTC))
         encode = files_of(self.config, self.info, self.segments[-1], self.sink)[0]
         empty = b"".join(encode([], partition, {}))
         end = await self._examine(chain)
@@ -253,7 +253,8 @@ class Accepting:
         for segment in self.segments:
             if await self._chain(chain.partition, segment).listed():
                 return None
-        wanted = await starting_genesis(chain.partition, lease, self.hub, self.config.starting_position)
+        starting, now = self.config.starting_position, datetime.now(UTC)
+        wanted = await starting_genesis(chain.partition, lease, self.hub, starting, now)
         return Ends(
             chain.partition,
             begun=True,

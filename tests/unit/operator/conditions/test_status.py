@@ -1,6 +1,7 @@
 """The status: what people read, as a function of the world."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -21,7 +22,7 @@ from eventconsumer_operator.conditions.status import MESSAGE_LIMIT, make_status,
 from eventconsumer_operator.errors import Forbidden, OperatorError, SpecError, Transient
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.names import application_name
-from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.observed import Consumer, Observed
 from tests.unit.operator.worlds import (
     HANDLER,
     KEY,
@@ -70,6 +71,35 @@ def healthy(**changes: Any) -> Observed:
         "pods": (pod("orders-host-0"), pod("orders-host-1")),
     }
     return observed(**(world | changes))
+
+
+def test_a_consumer_group_that_an_older_resource_reads() -> None:
+    world = replace(healthy(), older_reader="billing")
+    status = status_of(world)
+    assert make_plan(world, SETTINGS).hosts == 0
+    assert {
+        kind: verdict(status, kind)[1] for kind in ("Ready", "Stalled", "HostsAvailable", "Draining")
+    } == dict.fromkeys(("Ready", "Stalled", "HostsAvailable", "Draining"), "ConsumerGroupInUse")
+    assert "EventConsumer billing of this namespace" in message(status, "Stalled")
+    assert "suspend or delete billing" in message(status, "Stalled")
+    problem = Problem(field="spec.eventHub.consumerGroup", reason=Reason.FENCED, message="another reader")
+    fenced = replace(world, reports={"orders-host-0": report(problems=(problem,))})
+    assert "another reader" not in message(status_of(fenced), "Stalled")  # its hosts end
+    assert verdict(status_of(replace(world, consumer=suspended(world))), "Stalled") == ("False", "Available")
+
+
+def suspended(world: Observed) -> Consumer:
+    return replace(world.consumer, spec={**world.consumer.spec, "suspend": True})
+
+
+def test_the_name_of_the_hub_is_remembered_for_one_spec() -> None:
+    named = fleet().model_copy(update={"hub_namespace": "shop.servicebus.windows.net", "hub_name": "orders"})
+    status = status_of(healthy(reports={"orders-host-0": report(fleet=named)}))
+    assert (status.hub.namespace, status.hub.name) == ("shop.servicebus.windows.net", "orders")
+    silent = healthy(reports={}, status=status)
+    assert status_of(silent).hub.name == "orders"
+    changed = replace(silent, consumer=replace(silent.consumer, generation=silent.consumer.generation + 1))
+    assert status_of(changed).hub.name is None
 
 
 def test_events_lost_to_retention_are_a_condition_of_their_own_and_stay_told() -> None:

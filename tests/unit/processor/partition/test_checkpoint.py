@@ -22,6 +22,7 @@ from tests.support.fakes.virtual import virtual
 from tests.unit.processor.stage import virtual_clock
 
 EARLIEST = StartingPosition()
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
 
 
 def lease(at: int | None) -> Lease:
@@ -57,7 +58,7 @@ async def chain_of(*ends: int, start: int = 0, epoch: int = 3) -> Chain:
 async def test_any_checkpoint_up_to_the_end_leads_to_the_end(checkpoint: int | None) -> None:
     """Also one that ends no file: inside a file, or below the start."""
     chain = await chain_of(9, 19, 29)
-    end = await resume(chain, lease(checkpoint), FakeHub(), EARLIEST)
+    end = await resume(chain, lease(checkpoint), FakeHub(), EARLIEST, NOW)
     assert (end.next, end.expected, end.epoch) == (30, 30, 3)
     assert end.checkpoint == Checkpoint("290", 29)
 
@@ -67,19 +68,19 @@ async def test_any_checkpoint_up_to_the_end_leads_to_the_end(checkpoint: int | N
 async def test_a_checkpoint_behind_the_end_is_refused_since_it_would_skip_events(checkpoint: int) -> None:
     chain = await chain_of(9, 19, 29)
     with pytest.raises(Blocked, match=rf"is {checkpoint}, but its files end at 29: .* sequence number .* to 29"):
-        await resume(chain, lease(checkpoint), FakeHub(), EARLIEST)
+        await resume(chain, lease(checkpoint), FakeHub(), EARLIEST, NOW)
 
 
 @virtual
 async def test_a_checkpoint_without_any_file_is_refused_too() -> None:
     with pytest.raises(Blocked, match="files end at 4"):
-        await resume(await chain_of(start=5), lease(8), FakeHub(), EARLIEST)
-    assert (await resume(await chain_of(start=5), lease(4), FakeHub(), EARLIEST)).next == 5
+        await resume(await chain_of(start=5), lease(8), FakeHub(), EARLIEST, NOW)
+    assert (await resume(await chain_of(start=5), lease(4), FakeHub(), EARLIEST, NOW)).next == 5
 
 
 @virtual
 async def test_where_leases_are_shared_the_other_programs_share_is_recorded() -> None:
-    end = await resume(await chain_of(9, 19), lease(24), FakeHub(), EARLIEST, shared=True)
+    end = await resume(await chain_of(9, 19), lease(24), FakeHub(), EARLIEST, NOW, shared=True)
     assert (end.next, end.expected, end.epoch) == (20, 25, 3)
     assert end.skipped == Gap(20, 24, GapReason.FOREIGN)
 
@@ -87,7 +88,7 @@ async def test_where_leases_are_shared_the_other_programs_share_is_recorded() ->
 @virtual
 async def test_another_programs_checkpoint_is_where_a_new_chain_starts() -> None:
     chain = Chain(FakeBlobStore(virtual_clock), "p", "era", "0")
-    assert (await resume(chain, lease(41), FakeHub(), EARLIEST)).next == 42
+    assert (await resume(chain, lease(41), FakeHub(), EARLIEST, NOW)).next == 42
     assert await chain.start() == 42
 
 
@@ -102,7 +103,7 @@ async def test_another_programs_checkpoint_is_where_a_new_chain_starts() -> None
         ({"type": "Offset", "offset": "50"}, 6),
         ({"type": "Offset", "offset": "90"}, 10),
         ({"type": "EnqueuedTime", "enqueuedTime": "2026-01-01T00:00:00.007Z"}, 7),
-        ({"type": "EnqueuedTime", "enqueuedTime": "2027-01-01T00:00:00Z"}, 10),
+        ({"type": "EnqueuedTime", "enqueuedTime": "2026-06-01T00:00:00Z"}, 10),
         ({"type": "Latest", "partitions": {"0": {"type": "SequenceNumber", "sequenceNumber": 8}}}, 8),
         ({"type": "Latest", "partitions": {"1": {"type": "Earliest"}}}, 10),
     ],
@@ -114,9 +115,9 @@ async def test_starting_positions(position: dict[str, Any], start: int) -> None:
     hub.partitions["0"].retain_from(3)
     chain = Chain(FakeBlobStore(virtual_clock), "p", "era", "0")
     wanted = StartingPosition.model_validate(position)
-    assert (await resume(chain, lease(None), hub, wanted)).next == start
+    assert (await resume(chain, lease(None), hub, wanted, NOW)).next == start
     hub.partitions["0"].add(b"later")
-    assert (await resume(chain, lease(None), hub, EARLIEST)).next == start  # decided once
+    assert (await resume(chain, lease(None), hub, EARLIEST, NOW)).next == start  # decided once
 
 
 @virtual
@@ -126,7 +127,7 @@ async def test_a_start_that_does_not_exist_yet_is_refused_and_not_decided() -> N
     with pytest.raises(
         Blocked, match=r"spec\.startingPosition\.sequenceNumber: .* is sequence number 5, .* last is -1"
     ):
-        await resume(chain, lease(None), FakeHub(), wanted)
+        await resume(chain, lease(None), FakeHub(), wanted, NOW)
     assert await chain.start() is None
 
 

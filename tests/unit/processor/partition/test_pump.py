@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -16,7 +16,7 @@ from eventconsumer_processor.partition.pump import PumpEnd
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_storage.errors import Unauthorized, Unavailable
 from tests.support.fakes.blobs import Fault
-from tests.support.fakes.hub import FakeHub, FakeSource
+from tests.support.fakes.hub import CREATED, FakeHub, FakeSource
 from tests.support.fakes.virtual import virtual
 from tests.unit.processor.stage import CONFIG, Stage, eventually, virtual_clock
 
@@ -94,6 +94,66 @@ async def test_latest_is_resolved_once_and_holds_for_every_later_owner() -> None
     second = await stage.pump("host-b")
     await eventually(lambda: stage.rows() == [7, 8, 9])
     await second.stop()
+
+
+class Dated(Stage):
+    """A consumer that starts `starts` seconds after noon, on a hub with a clock, which has five events of noon."""
+
+    def __init__(self, starts: float) -> None:
+        when = (CREATED + timedelta(seconds=starts)).isoformat()
+        super().__init__(overrides={"startingPosition": {"type": "EnqueuedTime", "enqueuedTime": when}})
+        self.noon = virtual_clock()
+        self.hub.tells_time = True
+        self.set_clock(0)
+        self.partition.add(*bodies(5))
+
+    def set_clock(self, ahead: float) -> None:
+        """Another broker takes the partition over, whose clock is ahead by so many seconds."""
+        self.partition.clock = lambda: int((CREATED.timestamp() + virtual_clock() - self.noon + ahead) * 1000)
+
+
+@virtual
+async def test_events_before_a_starting_time_in_the_future_are_skipped_by_every_owner() -> None:
+    stage = Dated(200)
+    first = await stage.pump()
+    await eventually(lambda: first.pump.report().read)
+    await asyncio.sleep(50)
+    stage.partition.add(*bodies(5))
+    await asyncio.sleep(50)
+    assert first.pump.problems() == [] and stage.partition.opened == 0 and stage.sink.blobs == {}
+    await first.kill()
+    second = await stage.pump("host-b")
+    await asyncio.sleep(stage.noon + 199.9 - virtual_clock())
+    stage.partition.add(*bodies(5))  # just before
+    await asyncio.sleep(0.2)
+    stage.partition.add(*bodies(5))
+    await eventually(lambda: stage.rows() == [15, 16, 17, 18, 19])
+    await second.stop()
+    assert json.loads(stage.sink.blobs["p/_genesis/era/0.json"].data)["start"] == 15
+
+
+@virtual
+async def test_an_idle_partition_begins_at_its_end_when_no_event_before_the_starting_time_can_follow() -> None:
+    """Clocks of brokers differ by up to a minute."""
+    stage = Dated(100)
+    running = await stage.pump()
+    await asyncio.sleep(150)
+    assert stage.partition.opened == 0
+    stage.set_clock(-51)
+    stage.partition.add(*bodies(1))  # before the time, by the clock of another broker
+    await eventually(lambda: running.pump.report().next_sequence_number == 6, 120)
+    stage.partition.add(*bodies(1))
+    await eventually(lambda: stage.rows() == [6])
+    await running.stop()
+
+
+@virtual
+async def test_a_stop_ends_the_wait_for_a_starting_time_at_once() -> None:
+    stage = Dated(1e6)
+    running = await stage.pump()
+    await asyncio.sleep(10)
+    before = virtual_clock()
+    assert await running.stop() is PumpEnd.SHUTDOWN and virtual_clock() - before < 1
 
 
 class Refusing(FakeHub):
