@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from local_cluster.cluster import debian_mirror
 from local_cluster.gotoolchain import find_go
 from local_cluster.layout import Layout
+from local_cluster.mirror import debian_mirror
 from local_cluster.tools import ToolModule, Tools
 from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess
