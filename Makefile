@@ -140,7 +140,7 @@ test: peer lint types borders docs azurite classes ## Run all checks except the 
 	@$(VENV)/bin/pytest -n 2 tests/unit tests/docs
 	@$(VENV)/bin/pytest -m "not long" tests/faults
 	@$(VENV)/bin/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=30 -m "not long" \
-	  tests/e2e tests/contract tests/simulation tests/integration tests/attackers
+	  tests/e2e tests/contract tests/simulation tests/integration tests/attackers tests/outsiders
 
 test-long: peer azurite classes ## Run the long checks: advisories, mutants, long simulation and property tests, fuzzing, chaos, Kubeflow, upgrade, GitOps, Java, KEDA
 	@./local/need javac openjdk-17-jdk-headless
