@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from local_cluster.cluster import debian_mirror
 from local_cluster.gotoolchain import find_go
 from local_cluster.layout import Layout
+from local_cluster.mirror import debian_mirror
 from local_cluster.tools import ToolModule, Tools
 from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess
@@ -178,3 +178,19 @@ def test_partitions_are_shared_with_go(orders: Consumer, go: Start) -> None:
     assert set(rows.values()) == {1}
     assert foreign(result).keys() <= given.keys()
     assert rows.keys() | given.keys() == {(p, number) for p, head in heads.items() for number in range(head + 1)}
+
+
+def test_a_consumer_that_is_in_lower_case_leaves_partitions_to_go_and_says_so(orders: Consumer, go: Start) -> None:
+    first = orders.host()
+    wait_until(lambda: len(first.owned()) == PARTITIONS, ("ours owns all, in lower case", first))
+    assert first.terminate() == 0
+    other = go("go-0")
+    wait_until(lambda: owners(orders) == {False: PARTITIONS}, ("Go owns all", other))
+    host = orders.host()
+    assert "/Orders/$Default/ownership/" in host.problem("LeaseInvalid").message
+    heads = publish(orders, 10)
+    wait_until(lambda: reached(other) == heads, ("Go reads", other))
+    assert host.owned() == set()
+    other.stop()
+    wait_until(lambda: len(host.owned()) == PARTITIONS and not host.report().problems, ("ours reads on", host))
+    assert host.terminate() == 0

@@ -270,7 +270,8 @@ class SimHost:
             endpoint=lambda _: RemoteReceiver(self.node, self._around.network, self._stream.receiver, known),
             retention_seconds=RETENTION_SECONDS,
         )  # fmt: skip
-        record = lease_record(config, info, identity, sink.account, self._times.now())
+        spelling = await store.spelling()
+        record = lease_record(config, info, identity, sink.account, self._times.now(), spelling=spelling)
         restore = partial(restore_lease_record, self._leases, store.folder, record)
         clock = self.machine.time
         moved = until_moved(

@@ -136,7 +136,7 @@ def test_another_replay_has_nothing_of_the_one_before(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("--consumer-group", "$Default"), 2, "the consumer's own"),
+        (("--consumer-group", "$default"), 2, "the consumer's own"),
         (("--consumer-group", "r", "--from", "1h", "--to", "2h"), 3, "--from must be before --to"),
         (("--consumer-group", "r", "--from", "yesterday"), 3, "'yesterday' is not a time"),
         (("--consumer-group", "r", "--nonce", "Bad_Name"), 3, "--nonce"),

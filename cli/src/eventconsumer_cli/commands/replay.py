@@ -92,7 +92,7 @@ def make_replay(consumer: Manifest, fields: dict[str, Any]) -> Replay:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise Failed(f"--{'-'.join(str(part) for part in first['loc'])}: {first['msg']}") from error
     own = consumer["spec"]["eventHub"].get("consumerGroup", "$Default")
-    if wanted.consumer_group == own:
+    if wanted.consumer_group.lower() == own.lower():  # Event Hubs does not distinguish case
         raise RefusedError(
             f"consumer group {own} is the consumer's own: the replay would disconnect its hosts",
             "create another consumer group for replays, and name it with --consumer-group",

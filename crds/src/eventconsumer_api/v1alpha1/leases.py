@@ -63,7 +63,8 @@ class LeaseStore(Model):
     layout: LeaseLayout = Field(
         default=LeaseLayout.EVENT_PROCESSOR_HOST,
         description="EventProcessorHost: one leased blob per partition. AzureSdk: ownership and checkpoint blobs of "
-        "the current Azure SDKs, whose event processors can then share the partitions.",
+        "the current Azure SDKs, whose event processors can then share the partitions. Some SDKs keep the case of "
+        "namespace, hub and consumer group in the names of these blobs: hosts find them whatever the case.",
     )
     dialect: LeaseDialect = Field(
         default=LeaseDialect.AUTO,

@@ -60,7 +60,7 @@ class EventConsumerSpec(Model):
             "their network, or set spark.enabled to false",
         ),
         (
-            "!has(self.replay) || self.replay.consumerGroup != self.eventHub.consumerGroup",
+            "!has(self.replay) || self.replay.consumerGroup.lowerAscii() != self.eventHub.consumerGroup.lowerAscii()",
             "replay.consumerGroup must be another consumer group than eventHub.consumerGroup, whose readers it would "
             "displace",
         ),

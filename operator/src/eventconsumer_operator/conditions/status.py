@@ -118,7 +118,7 @@ def _partitions(facts: Facts) -> PartitionsStatus:
 
 def _lag(observed: Observed, facts: Facts) -> LagStatus:
     fleet = observed.fleet
-    if facts.off or facts.outdated or facts.older_reader:
+    if facts.off or facts.outdated:
         return LagStatus()  # nobody knows it
     if fleet is None:
         return observed.consumer.status.lag

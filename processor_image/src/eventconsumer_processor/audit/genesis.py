@@ -93,7 +93,7 @@ class Genesis:
             wrong = f"it has number {segment.number} in blob {number}, after {len(self.segments)} others"
         elif segment.incarnation in {each.incarnation for each in self.segments}:
             wrong = f"an earlier segment has the incarnation {segment.incarnation} too"
-        elif before and (before.hub.namespace, before.hub.name) != (segment.hub.namespace, segment.hub.name):
+        elif before and _hub(before) != _hub(segment):
             wrong = f"it names hub {segment.hub.name}, but the previous segment names {before.hub.name}"
         if wrong:
             self._findings.add(Code.SEGMENT_WRONG, f"the record of the segment is inconsistent: {wrong}", blob=blob)
@@ -107,3 +107,8 @@ class Genesis:
             self._findings.add(Code.GENESIS_DAMAGED, "the genesis record cannot be read", place, blob=name)
             return None
         return start
+
+
+def _hub(segment: HubSegment) -> tuple[str, str]:
+    """The hub's names for comparison: Event Hubs does not distinguish case."""
+    return segment.hub.namespace.lower(), segment.hub.name.lower()

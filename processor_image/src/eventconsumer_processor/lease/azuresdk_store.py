@@ -31,7 +31,7 @@ from eventconsumer_storage.errors import Conflict, NotFound, StorageError, Unava
 
 FOREIGN_SECONDS = 120  # longest time without a change after which another program's ownership expires
 MISSED = 2.5  # intervals: one claim may fail
-SPELLINGS_SECONDS = 600.0  # between two looks for other spellings, each of several requests
+SPELLINGS_SECONDS, SPELLINGS_LISTS = 600.0, 5  # least time, and listings, between two looks for other spellings
 HANDOVER_SECONDS = 45.0  # above the maximum time between two claims of an SDK processor
 REWRITE_ATTEMPTS = 3
 
@@ -78,7 +78,7 @@ class AzureSdkStore:
         self._given = names
         self._found: Names | None = None  # with their spelling
         self._others: list[Names] = []  # other spellings
-        self._looked = float("-inf")  # for them
+        self._looked, self._lists = float("-inf"), SPELLINGS_LISTS  # for them: when, and listings since then
         self._seconds = seconds
         self._clock = clock
         self._sights: dict[str, _Sight] = {}  # by name of the ownership
@@ -208,9 +208,11 @@ class AzureSdkStore:
 
     async def _rivals(self, own: Group) -> dict[str, BlobInfo]:
         """Ownerships under other spellings whose owners live, by partition."""
-        if self._clock() - self._looked >= SPELLINGS_SECONDS:
+        self._lists += 1
+        if self._lists > SPELLINGS_LISTS and self._clock() - self._looked >= SPELLINGS_SECONDS:
             found = [replace(self._given, spelling=each) for each in await spellings(self._blobs, self._given)]
-            self._others, self._looked = [names for names in found if names.folder != own.names.folder], self._clock()
+            self._others = [names for names in found if names.folder != own.names.folder]
+            self._looked, self._lists = self._clock(), 0
         newest = max((info.last_modified for info in own.ownerships.values()), default=None)
         rivals: dict[str, BlobInfo] = {}
         for names in self._others:

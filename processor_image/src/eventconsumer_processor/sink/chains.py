@@ -1,6 +1,7 @@
 """Selects the layout of a consumer's files. Loads no encoder, which readers of the chain do not need."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from eventconsumer_api.host_config import HostConfig
@@ -33,7 +34,8 @@ def chains_of(
         if files.layout is FileLayout.CAPTURE:
             from eventconsumer_processor.sink.capture import CaptureChain  # with the encoder of its empty files
 
-            return CaptureChain(*place, info, opening=opening, successor=successor, now=now)
+            hub = replace(info, name=segment.hub.name)  # its spelling in the configuration may change
+            return CaptureChain(*place, hub, opening=opening, successor=successor, now=now)
         suffix = SUFFIXES[files.format]
         return Chain(*place, suffix=suffix, opening=opening, successor=successor, now=now)
 

@@ -144,8 +144,8 @@ async def _write(consumer: Consumer, chain: Stored[ChainRecord], step: AdoptStep
         found = await read_lease_record(consumer.leases, lease_store(consumer).folder)
         if found is None:
             raise Damaged(f"the record of the leases, blob {step.blob}, was removed: run the command again")
-        record = _wanted(consumer, chain).model_copy(update={"spelling": found.record.spelling})
-        await consumer.leases.put(step.blob, _encoded(record), if_match=found.etag)
+        wanted = _wanted(consumer, chain).model_copy(update={"spelling": found.record.spelling})
+        await consumer.leases.put(step.blob, _encoded(wanted), if_match=found.etag)
     return step.model_copy(update={"done": True})
 
 

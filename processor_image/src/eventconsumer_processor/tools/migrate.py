@@ -210,5 +210,7 @@ def _location(consumer: Consumer, file: Path | None) -> BlobContainer:
 
 def _same(consumer: Consumer, source: PlanSource) -> bool:
     leases, group = consumer.config.leases, consumer.config.event_hub.consumer_group
-    ours = (leases.layout, leases.location.container, consumer.lease_prefix, group)
-    return ours == (source.layout, source.container, source.prefix.strip(), source.consumer_group)
+    theirs = source.consumer_group
+    same = group.lower() == theirs.lower() if leases.layout is LeaseLayout.AZURE_SDK else group == theirs
+    ours = (leases.layout, leases.location.container, consumer.lease_prefix)
+    return same and ours == (source.layout, source.container, source.prefix.strip())

@@ -115,7 +115,7 @@ BREAKS: dict[str, dict[str, Any]] = {
     | {"proxy": {"url": "http://proxy.example:3128", "credentialsSecretRef": {"name": "s", "key": "k"}}},
     "proxy.url must not contain": spec(proxy={"url": "http://user:secret@proxy.example:3128"}),
     "proxy.url must have the form": spec(proxy={"url": "https://proxy.example:3128"}),
-    "replay.consumerGroup must be another": spec(replay={"nonce": "a", "consumerGroup": "$Default"}),
+    "replay.consumerGroup must be another": spec(replay={"nonce": "a", "consumerGroup": "$default"}),  # the same
     "replay.from must be before replay.to": spec(
         replay={
             "nonce": "a", "consumerGroup": "replay", "from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z",

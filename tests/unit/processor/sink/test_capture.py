@@ -1,15 +1,21 @@
 """The layout of Event Hubs Capture: names by time, commit records, orphans and empty files."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.identity import HubSegment
+from eventconsumer_processor.identity.segments import name_of
 from eventconsumer_processor.sink.capture import CaptureChain, namespace_name
+from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.sink.content import Content
 from eventconsumer_storage.errors import Conflict, Damaged, Unavailable
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.processor.chains import HUB, NOON, Seconds, chain, draft
+from tests.unit.processor.stage import CONFIG
 
 RECORD = "p/inc=era/partition=0/from=00000000000000000005.json"
 FIRST = "p/shop/orders/0/2026/11/21/12/00/00.avro"
@@ -46,6 +52,13 @@ async def test_a_file_is_named_by_time_and_its_slot_holds_a_record_of_it() -> No
 )
 def test_names_are_padded_and_in_utc(time: datetime, name: str) -> None:
     assert CaptureChain(store(), "p", "era", "17", HUB).data_path(time) == f"p/shop/orders/17/{name}"
+
+
+def test_the_folder_is_named_by_the_record_of_the_segment_whatever_the_configuration() -> None:
+    config = HostConfig.model_validate(CONFIG | {"files": {"layout": "Capture", "format": "Avro"}})
+    segment = HubSegment(number=1, incarnation="0" * 16, hub=name_of(HUB), since=NOON)
+    files = chains_of(config, replace(HUB, name="ORDERS"), segment, store())("0")
+    assert isinstance(files, CaptureChain) and files.data_path(NOON).startswith("p/shop/orders/0/")
 
 
 @pytest.mark.parametrize(
