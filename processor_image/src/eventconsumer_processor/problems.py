@@ -105,15 +105,14 @@ def storage_problem(owner_field: str, location: BlobContainer, error: StorageErr
         return Problem(
             field=location.credential.field if isinstance(error, Unauthorized) else f"{owner_field}.{field}",
             reason=_REASONS.get(error.code, refused),
-            message=f"storage refuses a request for container {container} because {cause.text}: {cause.remedy} "
-            f"({error})",
+            message=f"storage refuses a request because {cause.text}: {cause.remedy} (container {container}: {error})",
         )
     if isinstance(error, Unauthorized):
         return Problem(
             field=location.credential.field,
             reason=Reason.STORAGE_UNAUTHORIZED,
-            message=f"storage rejects the credential for container {container}: grant it the role Storage Blob Data "
-            f"Contributor, or renew its key ({error})",
+            message="storage rejects the credential: grant it the role Storage Blob Data Contributor, or renew its key "
+            f"(container {container}: {error})",
         )
     if isinstance(error, Refused) and error.status == 400 and "container" in str(error):
         return Problem(
@@ -133,8 +132,8 @@ def storage_problem(owner_field: str, location: BlobContainer, error: StorageErr
     return Problem(
         field=endpoint_field,
         reason=Reason.STORAGE_UNREACHABLE,
-        message=f"the storage account of container {container} does not respond correctly: check the host "
-        f"name, DNS, firewall and network policies ({error})",
+        message="the storage account does not respond correctly: check the host name, DNS, firewall and network "
+        f"policies (container {container}: {error})",
     )
 
 
