@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from eventconsumer_api.model import TOLD
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_api.v1alpha1 import GROUP, KIND, PLURAL, VERSION, EventConsumerSpec
 
@@ -20,7 +21,7 @@ Schema = dict[str, Any]
 # Keywords with the same meaning in a structural schema.
 _KEPT = {
     "type", "description", "format", "enum", "pattern", "required",
-    "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "minProperties", "maxProperties",
+    TOLD, "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "minProperties", "maxProperties",
 }  # fmt: skip
 _EXTENSIONS = "x-kubernetes-"
 
@@ -134,6 +135,29 @@ def _resolve(node: Schema, definitions: dict[str, Schema]) -> Schema:
     return node
 
 
+def in_words(node: Schema) -> Schema:
+    """The schema with a rule and its sentence in the place of each pattern that has one (`model.told`).
+
+    The API server answers a value that a `pattern` refuses with the regular expression alone.
+    """
+    result = {
+        keyword: {name: in_words(sub) for name, sub in value.items()}
+        if keyword == "properties"
+        else in_words(value)
+        if keyword in {"items", "additionalProperties"}
+        else value
+        for keyword, value in node.items()
+        if keyword != TOLD
+    }
+    if TOLD in node:
+        rule = f"self.matches(r'{result.pop('pattern')}')"
+        if node.get("x-kubernetes-int-or-string"):
+            rule = f"type(self) != string || {rule}"
+        known = result.get("x-kubernetes-validations", [])
+        result["x-kubernetes-validations"] = [*known, {"rule": rule, "message": node[TOLD]}]
+    return result
+
+
 def custom_resource_definition() -> Schema:
     """Return the CustomResourceDefinition as a plain dict."""
     schema: Schema = {
@@ -145,7 +169,7 @@ def custom_resource_definition() -> Schema:
             "apiVersion": {"type": "string", "description": f"{GROUP}/{VERSION}."},
             "kind": {"type": "string", "description": f"{KIND}."},
             "metadata": {"type": "object"},
-            "spec": structural(EventConsumerSpec, defaults=True),
+            "spec": in_words(structural(EventConsumerSpec, defaults=True)),
             "status": structural(EventConsumerStatus, defaults=False),
         },
     }

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Protocol
 from pydantic import AfterValidator, Field
 from pydantic.alias_generators import to_camel
 
-from eventconsumer_api.model import Model, rules
+from eventconsumer_api.model import Model, rules, told
 from eventconsumer_api.scalars import ObjectName
 from eventconsumer_api.scheduling import LabelName, LabelValue
 
@@ -41,12 +41,33 @@ ENV_CHARACTERS = 16_384
 
 _CONFIG_MAP, _SECRET = "ConfigMap", "Secret"
 
-Key = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
+Key = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=253,
+        pattern=r"^[-._a-zA-Z0-9]+$",
+        json_schema_extra=told("use letters, digits, dots, _ and -, as in the keys of Secrets"),
+    ),
+]
 FileName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9_][-._A-Za-z0-9]*$")]
-EnvName = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+EnvName = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=128,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        json_schema_extra=told("use letters, digits and _, such as APP_LEVEL"),
+    ),
+]
 EnvPrefix = Annotated[str, Field(min_length=2, max_length=64, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 MountPath = Annotated[
-    str, Field(max_length=64, pattern=rf"^({'|'.join(MOUNT_FOLDERS)})[a-z0-9]([-a-z0-9]{{0,38}}[a-z0-9])?$")
+    str,
+    Field(
+        max_length=64,
+        pattern=rf"^({'|'.join(MOUNT_FOLDERS)})[a-z0-9]([-a-z0-9]{{0,38}}[a-z0-9])?$",
+        json_schema_extra=told("use /config/<name>, /secrets/<name> or /mnt/<name>, with one folder"),
+    ),
 ]
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules, total
+from eventconsumer_api.model import Model, rules, told, total
 
 LabelValue = Annotated[str, Field(max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")]
 LabelName = Annotated[str, Field(min_length=1, max_length=317, pattern=r"^([a-z0-9.-]+/)?[A-Za-z0-9][-A-Za-z0-9_.]*$")]
@@ -211,6 +211,7 @@ class PodFields(Model):
         default=None,
         max_length=253,
         pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+        json_schema_extra=told("use lower-case letters, digits, dots and hyphens, as in names of Kubernetes"),
         description="Priority class. The operator's administrator must allow it.",
     )
     labels: dict[LabelName, LabelValue] = Field(

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model
+from eventconsumer_api.model import Model, told
 from eventconsumer_api.scalars import ObjectName
 
 
@@ -14,6 +14,7 @@ class SecretKeyRef(Model):
         min_length=1,
         max_length=253,
         pattern=r"^[-._a-zA-Z0-9]+$",
+        json_schema_extra=told("use letters, digits, dots, _ and -, as in the keys of Secrets"),
         description="Key in the Secret that holds the value.",
     )
 
@@ -25,5 +26,6 @@ class WorkloadIdentity(Model):
         min_length=1,
         max_length=64,
         pattern=r"^[A-Za-z0-9-]+$",
+        json_schema_extra=told("use the client id of the identity, such as 00000000-0000-0000-0000-000000000000"),
         description="Client id of the managed identity or application.",
     )

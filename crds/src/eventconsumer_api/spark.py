@@ -8,7 +8,7 @@ from pydantic import Field
 from eventconsumer_api import spark_conf
 from eventconsumer_api.endpoints import REGISTRY_URL_PATTERN
 from eventconsumer_api.json_columns import TimeForm
-from eventconsumer_api.model import Model, rules, total
+from eventconsumer_api.model import Model, rules, told, total
 from eventconsumer_api.programs import EgressRule, EnvFroms, EnvVars, ProgramVolumes, env_total, image_rules
 from eventconsumer_api.scalars import SEGMENT, ImageName, JavaMemory, Quantity
 from eventconsumer_api.scheduling import PodFields, pod_rules
@@ -58,6 +58,7 @@ class Trigger(Model):
         default="",
         max_length=100,
         pattern=r"^$|^[0-9A-Za-z*/,#?-]+( [0-9A-Za-z*/,#?-]+){4}$",
+        json_schema_extra=told("use the five fields of cron, with one space between them, in UTC, such as 0 6 * * *"),
         description="Additional start times: a cron expression of five fields in UTC, such as 0 * * * *. Empty: none. "
         "To start at these times only, set the other limits high.",
     )
@@ -128,6 +129,7 @@ class Application(Model):
         max_length=1024,
         # Only below /app: some modules of Python itself run code from their arguments.
         pattern=r"^local:///app(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+\.py$",
+        json_schema_extra=told("use a Python file below /app in the image, such as local:///app/job.py"),
         description="Program below /app in the image. The default writes the events of the batch to spec.spark.output. "
         "Without `image`: one of the programs of the operator's Spark image.",
     )
@@ -177,6 +179,7 @@ class Scratch(Model):
         default=None,
         max_length=253,
         pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+        json_schema_extra=told("use lower-case letters, digits, dots and hyphens, as in names of Kubernetes"),
         description="Storage class of a volume for each pod, which is created and deleted with the pod. The operator's "
         "administrator must allow it. Absent: the disk of the node.",
     )
@@ -306,9 +309,12 @@ class Registry(Model):
         description="AzureSchemaRegistry: the id of the schema is in the content type of the event, "
         "avro/binary+<id>. Confluent: the body begins with a zero byte and the id, four bytes, big-endian."
     )
-    url: Annotated[str, Field(max_length=512, pattern=REGISTRY_URL_PATTERN)] = Field(
+    url: str = Field(
+        max_length=512,
+        pattern=REGISTRY_URL_PATTERN,
+        json_schema_extra=told("use a URL without a slash at the end, such as https://shop.servicebus.windows.net"),
         description="URL without a slash at the end: https://<namespace>.servicebus.windows.net, or that of a "
-        "Confluent registry. The administrator allows registries (schemaRegistries)."
+        "Confluent registry. The administrator allows registries (schemaRegistries).",
     )
     authentication: RegistryAuthentication | None = Field(
         default=None, description="Authentication of the driver at the registry. Absent: none."
@@ -369,6 +375,9 @@ class Output(Model):
     path: str = Field(
         max_length=1024,
         pattern=rf"^abfss?://[a-z0-9-]+@[A-Za-z0-9.-]+(:[0-9]+)?(/{SEGMENT})*/?$",
+        json_schema_extra=told(
+            "use abfss://<container>@<account>.dfs.core.windows.net/<folder> in the account of the sink"
+        ),
         description="Folder in the sink's storage account: abfss://<container>@<account host>/<folder>.",
     )
     format: OutputFormat = Field(
@@ -433,6 +442,7 @@ class BatchReplay(Model):
         min_length=1,
         max_length=20,
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        json_schema_extra=told("use at most 20 lower-case letters, digits and hyphens, such as again-1"),
         description="Name of this replay. A new name starts a new replay.",
     )
     from_: int = Field(alias="from", ge=1, description="Number of the first batch.")

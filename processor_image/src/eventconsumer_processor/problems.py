@@ -4,6 +4,8 @@ Each message names the object, the cause and the remedy. It contains no secret: 
 created.
 """
 
+from collections.abc import Iterable
+
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import BlobContainer, HostConfig, HubConfig, ResourceRef
@@ -24,13 +26,17 @@ from eventconsumer_processor.source import causes
 from eventconsumer_processor.source.causes import Place
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_storage.causes import cause_of
-from eventconsumer_storage.credential import SecretMissing
 from eventconsumer_storage.errors import Conflict, Damaged, Refused, StorageError, Unauthorized
 
 HUB = "spec.eventHub"
 LEASES = "spec.leaseStore"
 SINK = "spec.sink"
 HANDLER = "spec.processing.handler"
+_SELF = "<name> -n <namespace>"
+_ACCEPT = (
+    f"run kubectl eventconsumer suspend {_SELF} --wait, then kubectl eventconsumer hub accept {_SELF}, which shows its "
+    f"plan, the same with --yes, and kubectl eventconsumer resume {_SELF}"
+)
 
 _REASONS = {"ContainerNotFound": Reason.CONTAINER_INVALID, "InvalidResourceName": Reason.CONTAINER_INVALID}
 
@@ -100,15 +106,14 @@ def storage_problem(owner_field: str, location: BlobContainer, error: StorageErr
         return Problem(
             field=location.credential.field if isinstance(error, Unauthorized) else f"{owner_field}.{field}",
             reason=_REASONS.get(error.code, refused),
-            message=f"storage refuses a request for container {container} because {cause.text}: {cause.remedy} "
-            f"({error})",
+            message=f"storage refuses a request because {cause.text}: {cause.remedy} (container {container}: {error})",
         )
     if isinstance(error, Unauthorized):
         return Problem(
             field=location.credential.field,
             reason=Reason.STORAGE_UNAUTHORIZED,
-            message=f"storage rejects the credential for container {container}: grant it the role Storage Blob Data "
-            f"Contributor, or renew its key ({error})",
+            message="storage rejects the credential: grant it the role Storage Blob Data Contributor, or renew its key "
+            f"(container {container}: {error})",
         )
     if isinstance(error, Refused) and error.status == 400 and "container" in str(error):
         return Problem(
@@ -128,8 +133,8 @@ def storage_problem(owner_field: str, location: BlobContainer, error: StorageErr
     return Problem(
         field=endpoint_field,
         reason=Reason.STORAGE_UNREACHABLE,
-        message=f"the storage account of container {container} does not respond correctly: check the host "
-        f"name, DNS, firewall and network policies ({error})",
+        message="the storage account does not respond correctly: check the host name, DNS, firewall and network "
+        f"policies (container {container}: {error})",
     )
 
 
@@ -145,11 +150,10 @@ def diverged(partition: str, ours: EventMark, hubs: EventMark, why: str) -> Prob
     return Problem(
         field=f"{HUB}.name",
         reason=Reason.HUB_DIVERGED,
-        message=f"partition {partition}: {why}. The last event that was read before is {shown(ours)}, the last event "
-        f"in the Event Hub is {shown(hubs)}. After a forced failover, or if the hub was created again, sequence "
-        "numbers are used again, so this partition is not read. To continue with the events that the hub has now, run "
-        "kubectl eventconsumer hub accept NAME, which shows its plan first. If the hub has its old events again, "
-        "reading continues automatically",
+        message=f"partition {partition} is not read: {why}. If the hub gets its old events again, reading continues "
+        f"automatically. To continue with the events that it has now, {_ACCEPT}. After a forced failover, or if the "
+        f"hub was created again, sequence numbers are used again: the last event that was read before is "
+        f"{shown(ours)}, the last event in the Event Hub is {shown(hubs)}",
     )
 
 
@@ -180,7 +184,7 @@ def another_hub(drained: HubName, found: HubInfo) -> Problem:
         reason=Reason.HUB_DIVERGED,
         message=f"the files at this prefix were drained from Event Hub {drained.name} in {drained.namespace}, and "
         f"spec.eventHub names {found.name} in {found.namespace}: set another spec.sink.prefix, or correct "
-        "spec.eventHub; if it is the same hub under a new name, run kubectl eventconsumer hub accept NAME",
+        f"spec.eventHub; if it is the same hub under a new name, {_ACCEPT}",
     )
 
 
@@ -200,7 +204,7 @@ def chain_ended(error: ChainEnded) -> Problem:
         field=f"{HUB}.name",
         reason=Reason.HUB_DIVERGED,
         message=f"{error}. The host registers again as soon as the record of that segment exists; if it does not "
-        "appear, run kubectl eventconsumer hub accept NAME --yes again",
+        f"appear, run kubectl eventconsumer hub accept {_SELF} --yes again",
     )
 
 
@@ -375,10 +379,17 @@ def notices_failing(error: NoticeFailed) -> Problem:
     )
 
 
+def named(found: Iterable[Problem], resource: ResourceRef) -> list[Problem]:
+    """The problems of a resource, with its name and namespace in their commands."""
+    name, where = f"{resource.name} -n {resource.namespace}", f"-n {resource.namespace}"
+    return [
+        each.model_copy(update={"message": each.message.replace(_SELF, name).replace("-n <namespace>", where)})
+        for each in found
+    ]
+
+
 def of(config: HostConfig, part: str, error: EventConsumerError) -> Problem:
     """The problem for any error of one part (`HUB`, `LEASES` or `SINK`)."""
-    if isinstance(error, SecretMissing):
-        return error.within(config.resource.namespace)
     if isinstance(error, Blocked):
         return error.problem
     if isinstance(error, ChainEnded):

@@ -19,7 +19,6 @@ from eventconsumer_api.connection_string import (
 from eventconsumer_api.endpoints import EndpointProblem
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import Credential
-from eventconsumer_api.host_report import Problem
 
 _IDENTITY_ENV = ("AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
 
@@ -49,31 +48,6 @@ def read_connection_string(credential: Credential, form: str) -> tuple[str, dict
         raise invalid(credential, f"is not a connection string: {error}") from None
 
 
-class SecretMissing(Blocked):
-    """A Secret, or its key, does not exist, or is empty."""
-
-    def __init__(self, credential: Credential, form: str, *, empty: bool) -> None:
-        self._credential = credential
-        self._what = (
-            f"{place(credential)} is empty"
-            if empty
-            else f"Secret {credential.secret}, or its key {credential.key}, does not exist"
-        )
-        self._form = form
-        super().__init__(credential.field, Reason.SECRET_KEY_MISSING, self._message(""))
-
-    def within(self, namespace: str) -> Problem:
-        """The problem, with the command for a namespace."""
-        return self.problem.model_copy(update={"message": self._message(f" -n {namespace}")})
-
-    def _message(self, where: str) -> str:
-        secret, key = self._credential.secret, self._credential.key
-        return (
-            f"{self._what}: create it with kubectl create secret generic {secret}{where} --from-literal={key}='…' "
-            f"(if only the key is missing, add it to the Secret), where … is {self._form}"
-        )
-
-
 def read_secret(credential: Credential, form: str) -> str:
     """The text of a mounted Secret's key.
 
@@ -89,7 +63,14 @@ def read_secret(credential: Credential, form: str) -> str:
     except UnicodeDecodeError:
         raise invalid(credential, "is not text in UTF-8: store the text itself, without a further encoding") from None
     if not text:
-        raise SecretMissing(credential, form, empty=text is not None)
+        secret, key = credential.secret, credential.key
+        what = f"Secret {secret}, or its key {key}, does not exist" if text is None else f"{place(credential)} is empty"
+        raise Blocked(
+            credential.field,
+            Reason.SECRET_KEY_MISSING,
+            f"{what}: create it with kubectl create secret generic {secret} -n <namespace> --from-literal={key}='…' "
+            f"(if only the key is missing, add it to the Secret), where … is {form}",
+        )
     return text
 
 

@@ -80,8 +80,8 @@ def test_a_host_takes_each_change_of_a_secret_without_a_restart_and_shows_no_key
     problem = host.problem("SecretKeyMissing")
     assert problem.field == "spec.eventHub.authentication.connectionStringSecretRef"
     assert problem.message.startswith(
-        "Secret eventHub-secret, or its key connectionString, does not exist: create it with kubectl create secret generic "
-        "eventHub-secret -n shop --from-literal=connectionString="
+        "Secret eventHub-secret, or its key connectionString, does not exist: create it with kubectl create secret "
+        "generic eventHub-secret -n shop --from-literal=connectionString="
     )
     assert host.report().state == "Blocked"
     orders.hub_secret.write_text(orders.emulator.connection_string(orders.hub, "drain", hub_key))

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules
+from eventconsumer_api.model import Model, rules, told
 from eventconsumer_api.scalars import ConsumerGroupName
 from eventconsumer_api.v1alpha1.authentication import Authentication
 
@@ -44,6 +44,9 @@ class EventHub(Model):
         default=None,
         max_length=253,
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$",
+        json_schema_extra=told(
+            "use the host name alone, without sb:// and slashes, such as shop.servicebus.windows.net"
+        ),
         description="Host name of the namespace, such as shop.servicebus.windows.net. "
         "Default: the host name in the connection string.",
     )
@@ -52,6 +55,7 @@ class EventHub(Model):
         min_length=1,
         max_length=256,
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$",
+        json_schema_extra=told("use the name of the Event Hub in its namespace: letters, digits, dots, _ and -"),
         description="Name of the Event Hub; optional if the connection string has EntityPath.",
     )
     consumer_group: ConsumerGroupName = Field(

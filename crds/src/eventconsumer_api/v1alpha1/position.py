@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import AwareDatetime, Field
 
-from eventconsumer_api.model import Model, rules
+from eventconsumer_api.model import Model, rules, told
 from eventconsumer_api.scalars import NUMBER_MAX, PartitionId
 
 
@@ -48,6 +48,7 @@ class Position(Model):
         max_length=64,
         # Of no quote: the offset is a text in a filter of AMQP. Namespaces with geo-replication have more than digits.
         pattern=r"^[A-Za-z0-9@:._/+=-]+$",
+        json_schema_extra=told("use an offset as Event Hubs writes it, such as 4294967296"),
         description="Start after the event with this offset.",
     )
     sequence_number: int | None = Field(

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules
+from eventconsumer_api.model import Model, rules, told
 from eventconsumer_api.programs import EgressRule, EnvFroms, EnvVars, ProgramVolumes, env_total, image_rules
 from eventconsumer_api.scalars import ImageName
 
@@ -128,6 +128,7 @@ class Processing(Model):
         default=None,
         max_length=256,
         pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$",
+        json_schema_extra=told("use module:Class or package.module:Class, such as orders:Handler"),
         description="The user's handler, package.module:Class, in the folder /app of `image`. Absent: events are only "
         "written to files.",
     )

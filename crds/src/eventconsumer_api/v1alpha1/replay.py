@@ -2,7 +2,7 @@
 
 from pydantic import AwareDatetime, Field
 
-from eventconsumer_api.model import Model
+from eventconsumer_api.model import Model, told
 from eventconsumer_api.scalars import ConsumerGroupName, PartitionId
 
 
@@ -17,6 +17,7 @@ class Replay(Model):
         min_length=1,
         max_length=20,
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        json_schema_extra=told("use at most 20 lower-case letters, digits and hyphens, such as again-1"),
         description="Name of this replay. A new name starts a new replay.",
     )
     consumer_group: ConsumerGroupName = Field(description="Consumer group of the replay; not the consumer's own.")

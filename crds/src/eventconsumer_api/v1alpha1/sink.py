@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from eventconsumer_api.endpoints import NOTICE_URL_PATTERN
-from eventconsumer_api.model import Model, rules
+from eventconsumer_api.model import Model, rules, told
 from eventconsumer_api.scalars import NUMBER_MAX
 from eventconsumer_api.secrets import SecretKeyRef
 from eventconsumer_api.v1alpha1.authentication import Authentication
@@ -78,6 +78,7 @@ class NoticeAuthentication(Model):
         default="Authorization",
         max_length=64,
         pattern=r"^(Authorization|aeg-sas-key|aeg-sas-token|[Xx]-[A-Za-z0-9-]+)$",
+        json_schema_extra=told("use Authorization, aeg-sas-key, aeg-sas-token, or a name that begins with X-"),
         description="Name of the header: Authorization, aeg-sas-key or aeg-sas-token for Azure Event Grid, or a name "
         "that starts with X-.",
     )
@@ -87,7 +88,14 @@ class NoticeAuthentication(Model):
     )
 
 
-NoticeUrl = Annotated[str, Field(max_length=512, pattern=NOTICE_URL_PATTERN)]
+NoticeUrl = Annotated[
+    str,
+    Field(
+        max_length=512,
+        pattern=NOTICE_URL_PATTERN,
+        json_schema_extra=told("use a URL without a query, such as https://hooks.example.com/files"),
+    ),
+]
 
 
 class Notices(Model):

@@ -3,6 +3,7 @@
 Only what others say stays text: problems that hosts report, errors of the API server, termination messages.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -42,7 +43,7 @@ class HostProblem:
 
     Attributes:
         reason: Its reason.
-        field: Path in the resource, such as spec.sink.container.
+        field: Path in the resource, such as spec.sink.container; several have "and" between them.
         text: Cause and remedy, from the host.
         hosts: Names of the pods that report it.
         reporting: Number of hosts that report at all.
@@ -267,7 +268,21 @@ def _problems(observed: Observed) -> tuple[HostProblem, ...]:
             found[problem.field, problem.reason] = replace(
                 known, hosts=(*known.hosts, pod), since=min(times, default=None)
             )
-    return tuple(found[where] for where in sorted(found))
+    return _by_cause(found[where] for where in sorted(found))
+
+
+def _by_cause(problems: Iterable[HostProblem]) -> tuple[HostProblem, ...]:
+    """One problem for each cause, with all its fields: the error in parentheses at the end of a text may differ."""
+    found: dict[tuple[Reason, str, tuple[str, ...]], HostProblem] = {}
+    for problem in problems:
+        where = problem.reason, problem.text.partition(" (")[0], problem.hosts
+        known = found.get(where)
+        if known is None:
+            found[where] = problem
+        else:
+            times = [time for time in (known.since, problem.since) if time is not None]
+            found[where] = replace(known, field=f"{known.field} and {problem.field}", since=min(times, default=None))
+    return tuple(found.values())
 
 
 def _no_leader_since(observed: Observed) -> datetime | None:

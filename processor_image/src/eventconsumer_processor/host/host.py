@@ -42,6 +42,7 @@ from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.manager import PartitionManager
 from eventconsumer_processor.partition.memory import Memory
 from eventconsumer_processor.partition.operator_messages import OperatorMessages
+from eventconsumer_processor.problems import named
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain, utc_now
 from eventconsumer_processor.source.heard import Heard
@@ -123,7 +124,7 @@ class Host:
             state=state,
             partition_count=len(partitions.partition_ids) if partitions else None,
             partitions=partitions.reports() if partitions else [],
-            problems=self._dated(_distinct(found)),
+            problems=self._dated(named(_distinct(found), self._config.resource)),
             hub_silent_seconds=self._heard.silence(self._clock()) if partitions else None,
             fleet=leader.fleet if leader else None,
             storage=self._storage() if partitions else None,

@@ -113,7 +113,7 @@ class Probe:
             owner=self._owner,
             state=HostState.BLOCKED if self._problems else state,
             partition_count=len(self._partitions) or None,
-            problems=tuple(self._problems),
+            problems=problems.named(self._problems, self._config.resource),
             fleet=self._fleet,
         )
 

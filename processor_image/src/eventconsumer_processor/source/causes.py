@@ -72,9 +72,7 @@ CAUSES: Mapping[str, Cause] = {
     "com.microsoft:argument-out-of-range": Cause(
         "it refuses an argument", "correct the value that its text names", Reason.EVENT_HUB_REFUSED, Place.HUB
     ),
-    "amqp:internal-error": Cause(
-        "it has an internal error", _SERVICE, Reason.EVENT_HUB_UNREACHABLE, Place.NAMESPACE
-    ),
+    "amqp:internal-error": Cause("it has an internal error", _SERVICE, Reason.EVENT_HUB_UNREACHABLE, Place.NAMESPACE),
     "com.microsoft:timeout": Cause(
         "it did not complete the request in time", _SERVICE, Reason.EVENT_HUB_UNREACHABLE, Place.NAMESPACE
     ),

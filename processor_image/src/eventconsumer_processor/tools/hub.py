@@ -104,9 +104,10 @@ async def _held(consumer: Consumer, leases: Mapping[str, LeaseView]) -> dict[str
     if not held:
         return {}
     owner = held[0].owner or "a program without a name"
+    own = f"{consumer.config.resource.name} -n {consumer.config.resource.namespace}"
     remedy = (
-        "suspend the EventConsumer (kubectl eventconsumer suspend NAME --wait), stop other programs on these leases, "
-        "run this again, then resume it"
+        f"run kubectl eventconsumer suspend {own} --wait, stop other programs on these leases, run this again, then "
+        f"kubectl eventconsumer resume {own}"
     )
     return {
         "refused": True,
@@ -128,7 +129,7 @@ def _diverged(partitions: list[str]) -> dict[str, object]:
     return {
         "refused": True,
         "why": f"files and hub diverge in partitions {', '.join(partitions)}",
-        "remedy": "run kubectl eventconsumer hub accept NAME first",
+        "remedy": "run kubectl eventconsumer hub accept <name> first",
     }
 
 

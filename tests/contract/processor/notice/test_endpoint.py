@@ -263,7 +263,10 @@ async def test_the_check_fails_without_the_secret(server: NoticeServer, tmp_path
     missing = secret(tmp_path, "key")
     (tmp_path / "header").unlink()
     found = await checked(server.url, **missing)
-    assert (found.ok, found.detail) == (False, "Secret hooks, or its key token, does not exist") and "create it" in found.remedy
+    assert (found.ok, found.detail) == (
+        False,
+        "Secret hooks, or its key token, does not exist",
+    ) and "create it" in found.remedy
     found = await checked(server.url, **secret(tmp_path, "two\nlines"))
     assert found.ok is False and "is not the value of a header" in found.detail and "one line" in found.remedy
     assert not server.requests

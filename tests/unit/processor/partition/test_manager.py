@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_processor.errors import LinkStolen
+from eventconsumer_processor.errors import HubNotFound, LinkStolen
 from eventconsumer_processor.lease.azuresdk_store import MISSED
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.store import STORAGE_SECONDS
 from eventconsumer_processor.partition.ownership import HEALED_SECONDS, LONGEST_PAUSE_SECONDS
+from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 from eventconsumer_storage.blobs import BlobInfo
 from tests.support.fakes.blobs import EPOCH as FAKE_EPOCH
 from tests.support.fakes.blobs import FOREVER, FakeBlobStore
-from tests.support.fakes.hub import FakeHub
+from tests.support.fakes.hub import FakeHub, FakeSource
 from tests.unit.processor.fleets import (
     FOREIGN,
     LAYOUTS,
@@ -217,6 +218,42 @@ def test_a_foreign_lease_that_never_ends_is_said_and_touches_no_other_partition(
         assert not host.problems("LeaseInvalid")
 
     fleet_test(test, 4, "EventProcessorHost")
+
+
+class Gone(FakeHub):
+    """Its links and, unless only the consumer group was deleted, the hub itself are not found."""
+
+    group_only = False
+
+    async def describe(self) -> HubInfo:
+        if self.group_only:
+            return await super().describe()
+        raise HubNotFound("amqp:not-found: The messaging entity could not be found.")
+
+    async def partition(self, partition: str) -> PartitionInfo:
+        if self.group_only:
+            return await super().partition(partition)
+        raise HubNotFound("status code: 404")
+
+    async def open(self, *_: object) -> FakeSource:
+        raise HubNotFound("amqp:not-found: The messaging entity could not be found.")
+
+
+@pytest.mark.parametrize("group_only", [False, True])
+def test_a_deleted_hub_is_named_for_as_long_as_it_is_gone_and_a_deleted_group_as_such(group_only: bool) -> None:
+    async def test(fleet: Fleet) -> None:
+        host = fleet.start("a")
+        await until(lambda: fleet.counts() == [2], 10)
+        fleet.hub.__class__, fleet.hub.group_only = Gone, group_only
+        for partition in fleet.hub.partitions.values():
+            assert partition.reader
+            partition.reader.broken = True
+        await until(lambda: bool(host.problems("EventHubNotFound")), 10)
+        await asyncio.sleep(60)  # the hub is silent, which is a problem of the host by itself
+        found = {(each.reason, each.field) for each in host.manager.problems()}
+        assert found == {("EventHubNotFound", f"spec.eventHub.{'consumerGroup' if group_only else 'name'}")}
+
+    fleet_test(test, 2, "EventProcessorHost")
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b" " * 20_000, b"[" * 16_000])
