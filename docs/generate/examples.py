@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from eventconsumer_api import labels
 from eventconsumer_api.conditions import ConditionType, PodReason, Reason
 from eventconsumer_api.status import Condition, QuarantineStatus
 from eventconsumer_operator.conditions import messages
-from eventconsumer_operator.conditions.facts import Facts, HostProblem, LostEvents
+from eventconsumer_operator.conditions.facts import Facts, HostProblem, LostEvents, Silent
 from eventconsumer_operator.errors import DependencyNotReady, SpecError
+from eventconsumer_operator.resource.missing import Missing
 from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, PodStage, Restart, UnreadyPod
 from eventconsumer_operator.spark.applications import NoResult, UnknownState
 from eventconsumer_operator.spark.facts import (
@@ -93,6 +95,7 @@ CAUSES: tuple[FailureCause, ...] = (
     CannotStart((PodFailure(f"{APPLICATION}-x", PodCause.WAITING, "ErrImagePull", "failed to pull image"),)),
     TimedOut(3600, local=True),
     TimedOut(3600, local=False),
+    TimedOut(3600, local=False, waited="0 of 2 executors are running: the driver log shows the cause"),
     DriverOutOfMemory("1g"),
     ExecutorOutOfMemory("1g"),
     DriverDisrupted("Eviction API: evicting"),
@@ -112,6 +115,7 @@ WAITS: tuple[WaitingCause, ...] = (
     LauncherWaits("SUBMISSION_FAILED: failed to run spark-submit"),
     LauncherWaits(UnknownState("Migrating")),
     PodRejected(f"job/{APPLICATION}"),
+    PodRejected(f"job/{APPLICATION}", 'pods "x" is forbidden: failed quota: q: must specify limits.cpu for: driver'),
     CannotStart((PodFailure(f"{APPLICATION}-x", PodCause.WAITING, "ErrImagePull", "failed to pull image"),)),
     ContainerNotCreated("storage", "connectionString"),
     ContainerNotCreated("", ""),
@@ -140,6 +144,11 @@ _QUARANTINE = QuarantineStatus(files=1, rows=3, message="batch 7: orders/0: not 
 _WAITING = (WaitingApplication(APPLICATION, 7, WAITS[3:4]),)
 _PARALLEL = (OpenBatch(7, 40, RUNS), OpenBatch(8, 40, RUNS), OpenBatch(9, 40, AnotherRuns(APPLICATION)))
 _UNREADY = UnreadyPod("orders-host-1", "2026-01-31T12:00:00Z", PodStage.CREATING)
+_QUOTA = 'pods "orders-host-1" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1'
+_NO_CPU = 'pods "orders-probe-0" is forbidden: failed quota: q: must specify limits.cpu for: probe'
+_MISSING = Missing("statefulset/orders-host", "", labels.COMPONENT_HOST, 2, 1, TIME, _QUOTA)
+_NO_PROBE = Missing("statefulset/orders-probe", "", labels.COMPONENT_PROBE, 1, 0, TIME, _NO_CPU)
+_NO_REPLAY = Missing("job/orders-replay-1", "", labels.COMPONENT_REPLAY, 1, 0, TIME)
 _DEAF = HostProblem(
     Reason.EVENT_HUB_UNREACHABLE, "spec.eventHub", "the hub did not answer for 20 s", ("orders-host-1",), 2, TIME
 )
@@ -160,6 +169,12 @@ SITUATIONS: tuple[Facts, ...] = (
     _facts(ready=1, unready_pods=(replace(_UNREADY, stage=PodStage.RUNNING),)),
     _facts(ready=0, unready_pods=(replace(_UNREADY, stage=PodStage.UNSCHEDULED, slow=True),)),
     _facts(ready=1, unready_pods=(replace(_UNREADY, slow=True, needs=("ConfigMap shop", "Secret shop")),)),
+    _facts(ready=1, unready_pods=(replace(_UNREADY, slow=True, stuck=True),)),
+    _facts(ready=1, missing=(_MISSING,)),
+    _facts(asleep=True, reported=False, desired=0, ready=0, existing=0, current=0, missing=(_NO_PROBE,)),
+    _facts(reported=False, leading=False, silent=Silent(TIME, (HOST, "orders-host-1"))),
+    _facts(leading=False, silent=Silent(TIME)),
+    _facts(desired=1, ready=1, existing=1, current=1, probe="orders-probe", probe_silent_since=TIME),
     _facts(owned=6),
     _facts(owned=0),
     _facts(current=1),
@@ -188,6 +203,7 @@ SITUATIONS: tuple[Facts, ...] = (
     _facts(spark=SparkFacts(enabled=True, batches=_PARALLEL)),
     _spark(executors=Executors(1, 2, out_of_memory=ExecutorOutOfMemory("1g"))),
     _spark(executors=Executors(1, 4, scaled=True)),
+    _spark(executors=Executors(1, 2, absent=1)),
     _spark(behind=Behind(local=True, executors=2)),
     _spark(behind=Behind(local=False, executors=2)),
     _spark(quarantine=_QUARANTINE),
@@ -205,6 +221,7 @@ REPLAYS: tuple[str, ...] = (
     messages.replay_running([PROBLEM], "", []),
     messages.replay_running([], "StorageError: container results does not exist: create it", []),
     messages.replay_running([], "", [UNSCHEDULABLE]),
+    messages.replay_running([], "", [], [_NO_REPLAY]),
     messages.replay_failed("orders-replay-1", "BackoffLimitExceeded: Job has reached the specified backoff limit"),
 )
 PARTS: Mapping[str, Callable[[], list[str]]] = {

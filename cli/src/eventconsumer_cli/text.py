@@ -12,6 +12,11 @@ def count(number: float | None) -> str:
     return "-" if number is None else f"{number:,.0f}"
 
 
+def part(number: int | None, total: int | None) -> str:
+    """7/8; a dash for a number that is not known, and a question mark for a total."""
+    return f"{'-' if number is None else number}/{total or '?'}"
+
+
 def duration(seconds: float | None) -> str:
     """Two units at most: 45s, 3m20s, 5h2m, 12d4h; a dash for what is not known."""
     if seconds is None:

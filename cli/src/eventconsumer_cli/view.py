@@ -183,8 +183,8 @@ class Look:
         return self.status.spark.watermark if self.status.spark else None
 
     @property
-    def owned(self) -> tuple[int, int]:
-        """Partitions that are read, and all there are; 0: not known."""
+    def owned(self) -> tuple[int | None, int | None]:
+        """Partitions that are read, and all there are; None: not known."""
         status = self.status.partitions
         if self.hosts.fleet:
             return len(self.hosts.fleet.owners), self.hosts.fleet.partition_count

@@ -63,8 +63,8 @@ class Reason(StrEnum):
     CONSUMER_GROUP_IN_USE = "ConsumerGroupInUse"  # an older EventConsumer of the namespace reads the consumer group
     FORBIDDEN = "Forbidden"  # the operator lacks a permission
     NAME_TAKEN = "NameTaken"  # an object with a required name exists and does not belong to the resource
-    REFUSED = "Refused"  # the API server rejects an object of the operator: admission or quota
-    HOSTS_FAILING = "HostsFailing"  # host pods do not start
+    REFUSED = "Refused"  # the API server rejects an object of the operator, or a pod of one: admission or quota
+    HOSTS_FAILING = "HostsFailing"  # pods of hosts or of the probe are missing, do not start, or do not report
     SPARK_FAILED = "SparkFailed"  # the open batch failed spec.spark.retry.attempts times
     SPARK_RETRYING = "SparkRetrying"  # an attempt of the open batch failed; another attempt follows
     SPARK_WAITING = "SparkWaiting"  # pods of a Spark application do not start: image, resources or quota

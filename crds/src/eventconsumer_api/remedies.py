@@ -25,7 +25,7 @@ AS_WANTED = frozenset(
 
 _UNDER_WAY = frozenset({Reason.PROGRESSING, Reason.NO_REPORT, Reason.SPARK_RETRYING})
 _ADVICE = frozenset({Reason.SPARK_BEHIND, Reason.SPARK_QUARANTINED, Reason.DEAD_LETTERS})
-_PODS_TELL = "kubectl describe pod and kubectl logs --previous of the pods that the message names show the cause."
+_PODS_TELL = "kubectl describe, and kubectl logs --previous, of what the message names show the cause."
 
 REMEDIES: dict[Reason, str] = {
     Reason.PROGRESSING: "No action required. If it persists for minutes, kubectl describe pod shows the cause.",

@@ -17,7 +17,7 @@ from eventconsumer_cli.kube.reports import Hosts
 from eventconsumer_cli.output import BAD, DIM, GOOD, TITLE, WARN, table
 from eventconsumer_cli.rates import WINDOW_SECONDS
 from eventconsumer_cli.session import Session
-from eventconsumer_cli.text import count, duration, plural, rate
+from eventconsumer_cli.text import count, duration, part, plural, rate
 from eventconsumer_cli.view import Look
 
 _HEADERS = ("namespace", "name", "state", "hosts", "partitions", "lag", "late", "filed/s", "files")
@@ -153,13 +153,17 @@ class Consumers:
 
     def _head(self) -> Text:
         states = Counter(line.severity for line in self._lines)
-        waiting = sum(line.look.lag[0] or 0 for line in self._lines)
+        lags = [line.look.lag[0] for line in self._lines]
+        known = [each for each in lags if each is not None]
+        unknown = f" ({len(lags) - len(known)} unknown)" if len(known) < len(lags) else ""
         filed = [line.filed for line in self._lines if line.filed is not None]
         parts: list[tuple[str, str]] = [(plural(len(self._lines), "consumer"), TITLE), ("  ", "")]
         for each in reversed(_STYLES):
             if states[each]:
                 parts += [(f"{states[each]:,} {each}", _STYLES[each]), ("  ", "")]
-        text = f"lag {count(waiting)} events  filed {rate(sum(filed) if filed else None)}/s"
+        text = (
+            f"lag {count(sum(known) if known else None)} events{unknown}  filed {rate(sum(filed) if filed else None)}/s"
+        )
         return Text.assemble(*parts, text, (f"  {self._now.astimezone():%H:%M:%S}", DIM))
 
 
@@ -171,7 +175,7 @@ def _row(line: Line) -> list[str | Text | None]:
         look.name,
         state(look),
         f"{look.status.hosts.ready}/{look.status.hosts.desired}",
-        f"{look.status.partitions.owned}/{look.status.partitions.total or '?'}",
+        part(look.status.partitions.owned, look.status.partitions.total),
         count(events),
         duration(seconds),
         rate(line.filed),

@@ -17,7 +17,7 @@ from eventconsumer_cli.kube.reports import Hosts, read
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, GOOD, TITLE, WARN, table
 from eventconsumer_cli.session import Session
-from eventconsumer_cli.text import PROGRAM, age, count, duration, plural, size
+from eventconsumer_cli.text import PROGRAM, age, count, duration, part, plural, size
 from eventconsumer_cli.view import Look
 
 _NUMBERS = ("lag", "late", "files")
@@ -73,7 +73,7 @@ def _line(look: Look) -> list[str | Text]:
         state(look),
         str(look.consumer["spec"]["eventHub"].get("name") or "-"),
         f"{status_.hosts.ready}/{status_.hosts.desired}",
-        f"{status_.partitions.owned}/{status_.partitions.total or '?'}",
+        part(status_.partitions.owned, status_.partitions.total),
         count(events),
         duration(seconds),
         count(look.written[0]),
@@ -127,7 +127,7 @@ def _facts(look: Look) -> Table:
     since = f", the newest {age(last, look.now)} ago" if last else ""
     facts = [
         ("hosts", f"{status_.hosts.ready} of {status_.hosts.desired} ready" + _why(look)),
-        ("partitions", f"{owned} of {total or '?'} are read"),
+        ("partitions", f"{count(owned)} of {total or '?'} are read"),
         ("lag", f"{count(events)} events in no file{late}" if events is not None else "not known"),
         ("files", f"{count(files)} with {count(drained)} events, {size(size_)}{since}"),
     ]

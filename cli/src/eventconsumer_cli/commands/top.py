@@ -22,7 +22,7 @@ from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, TITLE, WARN, Format, table
 from eventconsumer_cli.rates import Rate, Rates, total
 from eventconsumer_cli.session import Session
-from eventconsumer_cli.text import age, count, duration, plural, rate, size
+from eventconsumer_cli.text import age, count, duration, part, plural, rate, size
 from eventconsumer_cli.view import Look, Partition
 
 _HEADERS = ("partition", "owner", "lag", "late", "in/s", "filed/s", "next", "last event", "files")
@@ -222,7 +222,7 @@ def _head(look: Look, rates: Rate | None) -> list[Text]:
     lines = [
         Text.assemble(
             (look.name, TITLE), "  ", state_of(look), f"  hub {hub}" if hub else "",
-            f"  hosts {status.hosts.ready}/{status.hosts.desired}  partitions {owned}/{known or '?'}",
+            f"  hosts {status.hosts.ready}/{status.hosts.desired}  partitions {part(owned, known)}",
             (f"  {look.now.astimezone():%H:%M:%S}", DIM),
         ),
         Text.assemble(

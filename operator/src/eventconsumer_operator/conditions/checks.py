@@ -69,9 +69,9 @@ def _absent(facts: Facts) -> Iterator[Blocker]:
     if stuck := tuple(pod for pod in facts.unready_pods if pod.stuck):
         yield Blocker(Reason.HOSTS_FAILING, messages.pods_unready(stuck))
     if facts.silent:
-        yield Blocker(Reason.NO_REPORT, messages.hosts_silent(facts.silent))
+        yield Blocker(Reason.HOSTS_FAILING, messages.hosts_silent(facts.silent))
     if facts.probe_silent_since:
-        yield Blocker(Reason.NO_REPORT, messages.probe_silent(facts.probe, facts.probe_silent_since))
+        yield Blocker(Reason.HOSTS_FAILING, messages.probe_silent(facts.probe, facts.probe_silent_since))
 
 
 def stalled(facts: Facts) -> Finding:

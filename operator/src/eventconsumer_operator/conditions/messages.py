@@ -375,7 +375,12 @@ def executors(found: Executors) -> str:
     """Executors of the attempt in progress."""
     lost = failure(found.out_of_memory) if found.out_of_memory else ""
     most = f"at most {found.wanted}" if found.scaled else found.wanted
-    return joined(f"{found.running} of {most} executors are running", lost, pods_failing(found.pods))
+    absent = (
+        f"{found.absent} executor pods do not exist: the driver log shows the cause, such as a quota"
+        if found.absent
+        else ""
+    )
+    return joined(f"{found.running} of {most} executors are running", lost, pods_failing(found.pods), absent)
 
 
 def batch_failing(batch: OpenBatch, failed: FailedAttempts) -> str:
@@ -394,6 +399,8 @@ def failure(cause: FailureCause) -> str:  # noqa: PLR0912 - one case per cause
             )
         case CannotStart(pods):
             return pods_failing(pods)
+        case TimedOut(seconds, _, waited) if waited:
+            return f"{waited}; so the attempt did not end within spec.spark.timeoutSeconds ({seconds})"
         case TimedOut(seconds, local):
             more = "spec.spark.driver.cores" if local else "spec.spark.executor.instances"
             return (
@@ -466,6 +473,8 @@ def waiting(cause: WaitingCause) -> str:
             )
         case LauncherWaits(message):
             return launcher(message)
+        case PodRejected(_, why) if why:
+            return f"no driver pod exists: {refusal(why, labels.COMPONENT_SPARK)}"
         case PodRejected(application):
             return (
                 "no driver pod exists: a quota or an admission policy rejects it, or the namespace has no service "
@@ -481,8 +490,8 @@ def waiting(cause: WaitingCause) -> str:
         case NoExecutors(wanted, pods):
             return f"0 of {wanted} executors are running: " + (
                 pods_failing(pods)
-                or "the driver log shows the cause; where a quota rejects them, lower spec.spark.executor, or set "
-                "spec.spark.mode: Local"
+                or "the driver log shows the cause; where a quota rejects them, raise it, lower spec.spark.executor, "
+                "set spec.spark.executor.cpuLimit if it limits CPU, or set spec.spark.mode: Local"
             )
 
 
@@ -520,16 +529,19 @@ def replay_pending(wait: ReplayWait | None, *, suspended: bool) -> str:
             return f"batch {last} (spec.spark.replay.to) is not committed yet; the last committed batch is {committed}"
 
 
-def replay_running(problems: Iterable[HostProblem], failed: str, pods: Iterable[PodFailure]) -> str:
+def replay_running(
+    problems: Iterable[HostProblem], failed: str, pods: Iterable[PodFailure], absent: Iterable[Missing] = ()
+) -> str:
     """What delays a replay; empty for nothing.
 
     Args:
         problems: Problems that its host reports.
         failed: The termination message of the last failed attempt; empty for none.
         pods: Its pods that do not start.
+        absent: Its pod, if it does not exist although it should for minutes.
     """
     attempt = f"an attempt failed: {failed}" if failed else ""
-    return joined(*map(host_problem, problems), attempt, pods_failing(pods))
+    return joined(*map(host_problem, problems), attempt, pods_failing(pods), *map(pods_missing, absent))
 
 
 def replay_failed(job: str, message: LauncherMessage, failed: str = "") -> str:

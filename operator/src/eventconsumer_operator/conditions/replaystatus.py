@@ -11,6 +11,7 @@ from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.facts import host_problem
 from eventconsumer_operator.kube.manifest import controller_uid, name_of
+from eventconsumer_operator.resource.missing import Missing, missing
 from eventconsumer_operator.resource.names import batch_replay_name, replay_name
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import pod_failures, termination_message
@@ -55,7 +56,13 @@ def _delay(observed: Observed, job: Manifest) -> str:
     pods = _pods(observed, job)
     reports = [observed.replay_reports[name_of(pod)] for pod in pods if name_of(pod) in observed.replay_reports]
     problems = [host_problem(problem) for report in reports for problem in report.problems]
-    return messages.replay_running(problems, "", pod_failures(_living(pods)))
+    return messages.replay_running(problems, "", pod_failures(_living(pods)), _absent(observed, job))
+
+
+def _absent(observed: Observed, job: Manifest) -> list[Missing]:
+    """The pod of a Job, if it does not exist although it should for minutes."""
+    uid = job["metadata"]["uid"]
+    return [each for each in missing(observed) if each.uid == uid and each.lasts(observed.now)]
 
 
 def _living(pods: list[Manifest]) -> list[Manifest]:
@@ -94,7 +101,7 @@ def batch_replay_status(observed: Observed, spark: Spark, *, suspended: bool) ->
     living = _living(pods)
     failed = next((text for pod in reversed(pods) if pod not in living and (text := termination_message(pod))), "")
     state: Literal["Running", "Succeeded", "Failed"] = "Running"
-    message = messages.replay_running((), failed, pod_failures(living))
+    message = messages.replay_running((), failed, pod_failures(living), _absent(observed, job))
     batches, rows = 0, 0
     if found.state is ApplicationState.SUCCEEDED:
         state, message = "Succeeded", ""

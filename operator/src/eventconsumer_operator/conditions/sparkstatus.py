@@ -16,7 +16,7 @@ from eventconsumer_operator.resource.names import application_name
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.applications import drivers_of
 from eventconsumer_operator.spark.attempts import Attempts, memory_of
-from eventconsumer_operator.spark.failures import why_failed
+from eventconsumer_operator.spark.failures import why_failed, why_waiting
 from eventconsumer_operator.spark.native import is_local
 from eventconsumer_operator.spark.plan import SparkPlan
 
@@ -78,7 +78,7 @@ def _of_batch(observed: Observed, plan: SparkPlan, spark: Spark, *, started: boo
     batch, mode = first
     if batch.attempt == 0:
         # No attempt was started yet: the fields of the batch before stay, without its failures.
-        before = memory.model_copy(update={"failures": 0, "last_failure": "", "next_attempt_time": None})
+        before = memory.model_copy(update={"waiting": "", "failures": 0, "last_failure": "", "next_attempt_time": None})
         return fields | before.model_dump(include=_BATCH_FIELDS)
     return fields | {
         "last_batch": batch.batch,
@@ -86,6 +86,7 @@ def _of_batch(observed: Observed, plan: SparkPlan, spark: Spark, *, started: boo
         "last_application": batch.application,
         "reason": observed.fleet.open_batch.reason if observed.fleet and observed.fleet.open_batch else "",
         "mode": mode or memory.mode,
+        "waiting": batch.waiting,
         "failures": batch.failures,
         "last_failure": batch.last_failure,
         "next_attempt_time": batch.next_attempt_time,
@@ -106,11 +107,21 @@ def _attempted(
         batch=state.batch,
         attempt=attempt,
         application=name,
+        waiting="" if now else _waiting(observed, plan, spark, state, memory),
         failures=state.failures,
         last_failure=failure if state.failures else "",
         next_attempt_time=None if now else state.next_time,
     )
     return status, mode
+
+
+def _waiting(observed: Observed, plan: SparkPlan, spark: Spark, state: Attempts, memory: LaterBatchStatus) -> str:
+    """Why the newest attempt waits for pods; after its end, why it last did."""
+    newest = state.newest
+    if newest and not newest.ended:
+        causes = why_waiting(newest, observed, spark, plan.credential)
+        return redact(messages.joined(*map(messages.waiting, causes)))[:_TEXT_LIMIT]
+    return memory.waiting if memory.attempt == state.attempt else ""
 
 
 def _application(observed: Observed, state: Attempts, memory: LaterBatchStatus, attempt: int) -> str:
@@ -124,7 +135,8 @@ def _application(observed: Observed, state: Attempts, memory: LaterBatchStatus, 
 
 
 _BATCH_FIELDS = {
-    "last_batch", "attempt", "last_application", "reason", "mode", "failures", "last_failure", "next_attempt_time",
+    "last_batch", "attempt", "last_application", "reason", "mode", "waiting", "failures", "last_failure",
+    "next_attempt_time",
 }  # fmt: skip
 
 
@@ -135,7 +147,10 @@ def _failure_text(observed: Observed, spark: Spark, state: Attempts, memory: Lat
     was_reported = memory.next_attempt_time is not None and memory.attempt == state.attempt
     if was_reported and memory.last_failure and not drivers_of(state.failure.application, observed):
         return memory.last_failure
-    return redact(messages.failure(why_failed(state.failure, observed, spark, local=local)))[:_TEXT_LIMIT]
+    waited = memory.waiting if memory.attempt == state.attempt else ""
+    return redact(messages.failure(why_failed(state.failure, observed, spark, local=local, waited=waited)))[
+        :_TEXT_LIMIT
+    ]
 
 
 def _mode_of(observed: Observed, name: str) -> Literal["", "Local", "Executors"]:

@@ -183,6 +183,7 @@ def memory_of(status: SparkStatus | None, number: int) -> LaterBatchStatus:
             batch=number,
             attempt=status.attempt,
             application=status.last_application,
+            waiting=status.waiting,
             failures=status.failures,
             last_failure=status.last_failure,
             next_attempt_time=status.next_attempt_time,

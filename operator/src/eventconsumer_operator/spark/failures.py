@@ -14,6 +14,7 @@ from eventconsumer_api.host_config import Credential
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.spark import Spark
 from eventconsumer_operator.kube.manifest import JOB, SPARK_OPERATORS, describe, is_being_deleted, kind_of
+from eventconsumer_operator.resource.missing import missing
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import (
     PodFailure,
@@ -72,10 +73,17 @@ class CannotStart:
 
 @dataclass(frozen=True)
 class TimedOut:
-    """The attempt exceeded spec.spark.timeoutSeconds."""
+    """The attempt exceeded spec.spark.timeoutSeconds.
+
+    Attributes:
+        seconds: That limit.
+        local: Whether the tasks ran in the driver.
+        waited: Why the attempt waited for pods until its end; empty: its pods ran.
+    """
 
     seconds: int
     local: bool
+    waited: str = ""
 
 
 @dataclass(frozen=True)
@@ -183,9 +191,15 @@ class LauncherWaits:
 
 @dataclass(frozen=True)
 class PodRejected:
-    """No driver pod exists, and nothing says why. `application` is its kind and name, as kubectl takes them."""
+    """No driver pod exists.
+
+    Attributes:
+        application: Kind and name of the application, as kubectl takes them.
+        refusal: What the API server answered to the Job controller; empty: nothing says why.
+    """
 
     application: str
+    refusal: str = ""
 
 
 @dataclass(frozen=True)
@@ -230,6 +244,7 @@ class Executors:
         scaled: Whether fewer are normal: spec.spark.executor.minInstances is set.
         out_of_memory: An executor that exceeded its memory limit; None: none did.
         pods: Executor pods that do not start.
+        absent: Executor pods that do not exist although they should for minutes.
     """
 
     running: int
@@ -237,10 +252,11 @@ class Executors:
     scaled: bool = False
     out_of_memory: ExecutorOutOfMemory | None = None
     pods: tuple[PodFailure, ...] = ()
+    absent: int = 0
 
 
-def why_failed(failure: Failure, observed: Observed, spark: Spark, *, local: bool) -> FailureCause:
-    """The cause of a failed attempt."""
+def why_failed(failure: Failure, observed: Observed, spark: Spark, *, local: bool, waited: str = "") -> FailureCause:
+    """The cause of a failed attempt; `waited`: why it waited for pods when it was last observed."""
     application = failure.application
     drivers = drivers_of(application, observed)
     log = DriverLog(application.name, is_job=application.kind == JOB)
@@ -251,7 +267,7 @@ def why_failed(failure: Failure, observed: Observed, spark: Spark, *, local: boo
     said_by_launcher = application.message.partition(":")[0] if isinstance(application.message, str) else ""
     reasons = {said_by_launcher, *(pod.get("status", {}).get("reason") for pod in drivers)}
     if failure.cause is Cause.TOO_LONG or "DeadlineExceeded" in reasons:
-        return TimedOut(spark.timeout_seconds, local)
+        return TimedOut(spark.timeout_seconds, local, waited)  # the first cause: the time limit only ends the wait
     if any(map(out_of_memory, drivers)):
         return DriverOutOfMemory(spark.driver.memory)
     if any(map(out_of_memory, executors_of(application, observed))):
@@ -293,15 +309,16 @@ def _waits(
     if application.deleted or age <= POD_GRACE:
         return
     found = next((each for each in observed.applications if each["metadata"]["uid"] == application.uid), None)
-    if found and (missing := missing_operator(found, observed.now)):
-        yield missing
+    if found and (operator := missing_operator(found, observed.now)):
+        yield operator
         return
     drivers = drivers_of(application, observed)
     if not drivers and application.state is ApplicationState.PENDING:
         if application.message:
             yield LauncherWaits(application.message)
         elif found:
-            yield PodRejected(describe(found))
+            refusals = (each.cause for each in missing(observed) if each.uid == application.uid)
+            yield PodRejected(describe(found), next(refusals, ""))
         return
     living = [pod for pod in drivers if pod.get("status", {}).get("phase") not in _OVER]
     failures = pod_failures(living)
@@ -333,12 +350,15 @@ def executors(application: Application, observed: Observed, spark: Spark) -> Exe
     found = [pod for pod in executors_of(application, observed) if not is_being_deleted(pod)]
     if not found:
         return None
+    age = observed.now - (work_began(application, observed.fleet) or observed.now)
+    is_fixed = spark.executor.min_instances is None and not application.resident
     return Executors(
         running=sum(pod.get("status", {}).get("phase") == "Running" for pod in found),
         wanted=spark.executor.instances,
         scaled=spark.executor.min_instances is not None,
         out_of_memory=ExecutorOutOfMemory(spark.executor.memory) if any(map(out_of_memory, found)) else None,
         pods=pod_failures(pod for pod in found if pod.get("status", {}).get("phase") == "Pending"),
+        absent=max(0, spark.executor.instances - len(found)) if is_fixed and age > _EXECUTORS_GRACE else 0,
     )
 
 

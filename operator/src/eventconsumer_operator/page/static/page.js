@@ -37,6 +37,7 @@ const bytes = (value) => {
   const power = value ? Math.min(4, Math.floor(Math.log(value) / Math.log(1024))) : 0;
   return `${(value / 1024 ** power).toFixed(power ? 1 : 0)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
 };
+const ownedText = (partitions) => `${partitions.owned ?? "unknown"} of ${partitions.total ?? "unknown"}`;
 const lagText = (lag) =>
   lag.events === null && lag.seconds === null ? "unknown" : lag.events === 0 ? "none" : `${count(lag.events)} events, ${duration(lag.seconds)}`;
 
@@ -118,7 +119,7 @@ function showList() {
     const link = make("a", { href: `#/${place}`, id: `to-${place}` }, place);
     const about = make("span", { title: each.message }, badge(each.severity, `${STATES[each.severity]}: ${each.reason || "unknown"}`));
     return row([
-      link, about, lagText(each.lag), `${each.partitions.owned} of ${each.partitions.total}`,
+      link, about, lagText(each.lag), ownedText(each.partitions),
       `${each.hosts.ready} of ${each.hosts.desired}`, count(each.drained.files), ago(each.drained.lastFileTime),
     ], table);
   }));
@@ -134,7 +135,7 @@ function showDetail() {
   const facts = [
     ["State", badge(summary.severity, STATES[summary.severity])],
     ["Lag", lagText(summary.lag)],
-    ["Partitions owned", `${summary.partitions.owned} of ${summary.partitions.total}`],
+    ["Partitions owned", ownedText(summary.partitions)],
     ["Hosts ready", `${summary.hosts.ready} of ${summary.hosts.desired}`],
     ["Files", `${count(summary.drained.files)}, ${bytes(summary.drained.bytes)}`],
     ["Events in files", count(summary.drained.events)],
