@@ -9,7 +9,7 @@ from eventconsumer_api.status import Condition, QuarantineStatus
 from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.facts import Facts, HostProblem, LostEvents
 from eventconsumer_operator.errors import DependencyNotReady, SpecError
-from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, PodStage, Restart, UnreadyPod
+from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, PodStage, Restart, StuckPod, UnreadyPod
 from eventconsumer_operator.spark.applications import NoResult, UnknownState
 from eventconsumer_operator.spark.facts import (
     AnotherRuns,
@@ -32,6 +32,7 @@ from eventconsumer_operator.spark.failures import (
     DriverError,
     DriverExited,
     DriverLog,
+    DriverLost,
     DriverOutOfMemory,
     ExecutorOutOfMemory,
     Executors,
@@ -96,6 +97,7 @@ CAUSES: tuple[FailureCause, ...] = (
     DriverOutOfMemory("1g"),
     ExecutorOutOfMemory("1g"),
     DriverDisrupted("Eviction API: evicting"),
+    DriverLost(StuckPod(f"{APPLICATION}-x", "node-7", TIME)),
     HeapExhausted("java.lang.OutOfMemoryError: Java heap space", True, "1g", "1g"),
     HeapExhausted("java.lang.OutOfMemoryError: Java heap space", False, "1g", "1g"),
     WorkerLost("Python worker exited unexpectedly", True, "1g"),

@@ -11,7 +11,14 @@ from eventconsumer_api import labels
 from eventconsumer_api.conditions import PodReason, Reason
 from eventconsumer_api.status import QuarantineStatus
 from eventconsumer_operator.conditions.facts import HostProblem, LostEvents
-from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, PodStage, Restart, UnreadyPod
+from eventconsumer_operator.resource.podfailures import (
+    PodCause,
+    PodFailure,
+    PodStage,
+    Restart,
+    StuckPod,
+    UnreadyPod,
+)
 from eventconsumer_operator.spark.applications import LauncherMessage, NoResult, UnknownState
 from eventconsumer_operator.spark.facts import (
     AnotherRuns,
@@ -33,6 +40,7 @@ from eventconsumer_operator.spark.failures import (
     DriverError,
     DriverExited,
     DriverLog,
+    DriverLost,
     DriverOutOfMemory,
     ExecutorOutOfMemory,
     Executors,
@@ -177,6 +185,12 @@ def _stage(stage: PodStage) -> str:
             return "its container is being created"
         case PodStage.RUNNING:
             return "its container runs, and the host is not ready yet"
+
+
+def stuck(found: StuckPod) -> str:
+    """A pod that is being deleted and does not end."""
+    where = f"node {found.node}" if found.node else "its node"
+    return f"pod {found.pod} is being deleted and has not ended since {_utc(found.since)}: {where} does not answer"
 
 
 def restart(found: Restart) -> str:
@@ -344,6 +358,8 @@ def failure(cause: FailureCause) -> str:  # noqa: PLR0912 - one case per cause
             )
         case ExecutorOutOfMemory(memory):
             return f"an executor was killed (OOMKilled): {_more_executor_memory(memory)}"
+        case DriverLost(pod):
+            return f"the driver {stuck(pod)}; storage refuses a commit of this attempt after the next one has begun"
         case DriverDisrupted(text):
             return f"the cluster terminated the driver pod: {text}"
         case HeapExhausted(text, True, driver_memory, _):
