@@ -150,6 +150,7 @@ _BEFORE = Condition(
     message=f"batch 7 (40 files): attempt 2 runs: {APPLICATION}", last_transition_time=TIME, observed_generation=1,
 )  # fmt: skip
 _SPARK = SparkFacts(enabled=True)
+_STUCK = (StuckPod("orders-host-1", "node-7", TIME), StuckPod("orders-host-3", "", TIME))
 SITUATIONS: tuple[Facts, ...] = (
     _facts(),
     _facts(behind=False),
@@ -183,6 +184,8 @@ SITUATIONS: tuple[Facts, ...] = (
     _facts(leading=False, spark=_SPARK, no_leader_since=TIME, spark_before=_BEFORE),
     _facts(leading=False, spark=_SPARK, suspended=True, existing=0, current=0, desired=0, ready=0, reported=False),
     _facts(ready=1, pod_failures=(UNSCHEDULABLE,)),
+    _facts(stuck_pods=_STUCK[:1]),
+    _facts(stuck_pods=_STUCK, current=1),
     _facts(spark=SparkFacts(enabled=True)),
     _facts(spark=SparkFacts(enabled=True, resident="orders-b6")),
     *(_spark(step) for step in STEPS),

@@ -48,6 +48,8 @@ def _blockers(facts: Facts) -> Iterator[Blocker]:
             yield Blocker(problem.reason, messages.host_problem(problem))
         if facts.pod_failures:
             yield Blocker(Reason.HOSTS_FAILING, messages.pods_failing(facts.pod_failures))
+        if facts.stuck_pods:
+            yield Blocker(Reason.HOSTS_FAILING, messages.pods_stuck(facts.stuck_pods, facts.current < facts.existing))
     spark = spark_healthy(facts)
     if spark.reason in {Reason.SPARK_FAILED, Reason.SPARK_WAITING}:
         yield Blocker(spark.reason, spark.message)

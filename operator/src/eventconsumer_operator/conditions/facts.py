@@ -18,10 +18,12 @@ from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import (
     PodFailure,
     Restart,
+    StuckPod,
     UnreadyPod,
     is_ready,
     pod_failures,
     restarts,
+    stuck_pods,
     unready_pods,
 )
 from eventconsumer_operator.resource.programs import required_objects
@@ -97,12 +99,13 @@ class Facts:
         lost_before: The message of the previous DataGap condition, while no host leads; empty for none.
         gaps: Lost events that hosts without files report.
         pod_failures: Host pods that do not start.
+        stuck_pods: Host pods that are being deleted and do not end.
         unready_pods: Host pods that are not ready, and do not say why.
         restarts: Recent restarts of host pods that are not ready again.
         desired: Desired number of hosts.
         ready: Ready hosts.
         hosts_set: Name of the hosts' StatefulSet.
-        existing: Host pods that exist.
+        existing: Host pods that exist, without those that do not end.
         current: Host pods of the newest template.
         reported: Whether any host has answered.
         leading: Whether a leading host has answered.
@@ -125,6 +128,7 @@ class Facts:
     lost_before: str = ""
     gaps: tuple[HostProblem, ...] = ()
     pod_failures: tuple[PodFailure, ...] = ()
+    stuck_pods: tuple[StuckPod, ...] = ()
     unready_pods: tuple[UnreadyPod, ...] = ()
     restarts: tuple[Restart, ...] = ()
     desired: int = 0
@@ -176,6 +180,7 @@ def gather(
     total = observed.partition_count or 0
     problems = _problems(observed)
     passing = tuple(problem for problem in problems if problem.may_pass(observed.now))
+    stuck = stuck_pods(observed.pods, observed.now)
     gaps = tuple(problem for problem in problems if problem.reason is Reason.DATA_GAP)
     return Facts(
         suspended=suspended,
@@ -189,12 +194,13 @@ def gather(
         lost_before="" if observed.fleet or gaps else _lost_before(observed),
         gaps=gaps,
         pod_failures=pod_failures((*observed.pods, *(observed.probes if asleep else ()))),
+        stuck_pods=(*stuck, *(stuck_pods(observed.probes, observed.now) if asleep else ())),
         unready_pods=unready_pods(observed.pods, observed.now, required_objects(plan.spec.processing) if plan else ()),
         restarts=restarts((pod for pod in observed.pods if not is_ready(pod)), observed.now),
         desired=desired,
         ready=min(status.get("readyReplicas", 0), desired),
         hosts_set=host_name(observed.consumer.key),
-        existing=status.get("replicas", 0),
+        existing=max(0, status.get("replicas", 0) - len(stuck)),
         current=status.get("updatedReplicas", status.get("replicas", 0)) if seen else 0,
         reported=bool(observed.reports),
         leading=observed.fleet is not None,

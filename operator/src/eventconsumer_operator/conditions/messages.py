@@ -193,6 +193,24 @@ def stuck(found: StuckPod) -> str:
     return f"pod {found.pod} is being deleted and has not ended since {_utc(found.since)}: {where} does not answer"
 
 
+def pods_stuck(pods: tuple[StuckPod, ...], outdated: bool) -> str:
+    """Host pods that are being deleted and do not end.
+
+    Args:
+        pods: The pods, at least one.
+        outdated: Whether hosts have an older template: a rolling update ends at a pod that does not end.
+    """
+    first = pods[0]
+    node = first.node or "NODE"
+    more = f" (and {len(pods) - 1} more)" if len(pods) > 1 else ""
+    below = "; hosts with lower numbers keep the former spec until then" if outdated else ""
+    return (
+        f"{stuck(first)}{more}; another pod replaces it. Bring the node back; or, where it is confirmed to be off, "
+        f"kubectl delete node {node}, or kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:"
+        f"NoExecute, or kubectl delete pod {first.pod} --force{below}"
+    )
+
+
 def restart(found: Restart) -> str:
     """A restart of a pod, without the pod's name."""
     match found.reason:
@@ -215,8 +233,8 @@ def restart(found: Restart) -> str:
             return f"the container exited with code {found.exit_code} ({why}): kubectl logs --previous shows the cause"
         case PodReason.NODE_LOST:
             return (
-                f"{found.text}: other hosts take over its partitions once the pod is confirmed to have ended: bring "
-                "the node back, or delete its Node object"
+                f"{found.text}: other hosts take over its partitions when its leases expire: bring the node back, or, "
+                "where it is confirmed to be off, delete its Node object"
             )
         case PodReason.EVICTED:
             return (

@@ -137,7 +137,7 @@ def _holders(observed: Observed) -> set[str]:
 
 def _hosts(observed: Observed) -> int:
     """The number of hosts that exist or existed recently: ordinals are below it."""
-    replicas = hosts_set(observed).get("spec", {}).get("replicas", 0)
+    replicas: int = hosts_set(observed).get("spec", {}).get("replicas", 0)
     ordinals = (int(name_of(pod).rpartition("-")[2]) for pod in observed.pods)
     return max(replicas, observed.consumer.status.replicas, max(ordinals, default=-1) + 1)
 

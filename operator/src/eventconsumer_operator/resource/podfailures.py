@@ -136,6 +136,11 @@ class StuckPod:
     node: str
     since: datetime
 
+    @property
+    def ordinal(self) -> int:
+        """Its ordinal, of a pod of a StatefulSet."""
+        return int(self.pod.rpartition("-")[2])
+
 
 def stuck_pods(pods: Iterable[Manifest], now: datetime) -> tuple[StuckPod, ...]:
     """The pods that are being deleted beyond their grace period, by name.
@@ -150,6 +155,18 @@ def stuck_pods(pods: Iterable[Manifest], now: datetime) -> tuple[StuckPod, ...]:
         if is_being_deleted(pod)
         and now - (since := datetime.fromisoformat(pod["metadata"]["deletionTimestamp"])) >= OVERDUE
     )
+
+
+def ordinals(wanted: int, pods: Iterable[Manifest], now: datetime) -> int:
+    """Replicas of a StatefulSet with which `wanted` pods run although some pods do not end.
+
+    A StatefulSet does not replace a pod that is being deleted: its node may run it still. Leases and fences in storage
+    make two hosts safe, so another ordinal replaces it.
+    """
+    replicas = wanted
+    for ordinal in sorted(each.ordinal for each in stuck_pods(pods, now)):
+        replicas += int(ordinal < replicas)
+    return replicas
 
 
 def is_unstartable(pod: Manifest) -> bool:

@@ -159,7 +159,7 @@ def test_what_cannot_start_makes_way_for_a_changed_spec() -> None:
 
 
 def driver_pod(deleted: float | None = None, code: int | None = None) -> Manifest:
-    """A driver's pod with a sidecar; its grace period was over `deleted` seconds ago, and its driver ended by `code`."""
+    """A driver's pod with a sidecar; its grace period was over `deleted` seconds ago; its driver ended by `code`."""
     over = {"terminated": {"exitCode": code, "finishedAt": NOW.isoformat(), "message": "out of luck"}}
     state = {"running": {}} if code is None else over
     containers = [{"name": "istio-proxy", "state": {"running": {}}}, {"name": "driver", "state": state}]
