@@ -11,7 +11,7 @@ from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.facts import Facts, HostProblem, LostEvents, Silent
 from eventconsumer_operator.errors import DependencyNotReady, SpecError
 from eventconsumer_operator.resource.missing import Missing
-from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, PodStage, Restart, UnreadyPod
+from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, PodStage, Restart, StuckPod, UnreadyPod
 from eventconsumer_operator.spark.applications import NoResult, UnknownState
 from eventconsumer_operator.spark.facts import (
     AnotherRuns,
@@ -34,6 +34,7 @@ from eventconsumer_operator.spark.failures import (
     DriverError,
     DriverExited,
     DriverLog,
+    DriverLost,
     DriverOutOfMemory,
     ExecutorOutOfMemory,
     Executors,
@@ -99,6 +100,7 @@ CAUSES: tuple[FailureCause, ...] = (
     DriverOutOfMemory("1g"),
     ExecutorOutOfMemory("1g"),
     DriverDisrupted("Eviction API: evicting"),
+    DriverLost(StuckPod(f"{APPLICATION}-x", "node-7", TIME)),
     HeapExhausted("java.lang.OutOfMemoryError: Java heap space", True, "1g", "1g"),
     HeapExhausted("java.lang.OutOfMemoryError: Java heap space", False, "1g", "1g"),
     WorkerLost("Python worker exited unexpectedly", True, "1g"),
@@ -157,6 +159,7 @@ _BEFORE = Condition(
     message=f"batch 7 (40 files): attempt 2 runs: {APPLICATION}", last_transition_time=TIME, observed_generation=1,
 )  # fmt: skip
 _SPARK = SparkFacts(enabled=True)
+_STUCK = (StuckPod("orders-host-1", "node-7", TIME), StuckPod("orders-host-3", "", TIME))
 SITUATIONS: tuple[Facts, ...] = (
     _facts(),
     _facts(behind=False),
@@ -197,6 +200,8 @@ SITUATIONS: tuple[Facts, ...] = (
     _facts(leading=False, spark=_SPARK, no_leader_since=TIME, spark_before=_BEFORE),
     _facts(leading=False, spark=_SPARK, suspended=True, existing=0, current=0, desired=0, ready=0, reported=False),
     _facts(ready=1, pod_failures=(UNSCHEDULABLE,)),
+    _facts(stuck_pods=_STUCK[:1]),
+    _facts(stuck_pods=_STUCK, current=1),
     _facts(spark=SparkFacts(enabled=True)),
     _facts(spark=SparkFacts(enabled=True, resident="orders-b6")),
     *(_spark(step) for step in STEPS),

@@ -36,7 +36,7 @@ from eventconsumer_operator.kube.ownership import (
 from eventconsumer_operator.plan import Plan
 from eventconsumer_operator.resource.names import belongs, selector
 from eventconsumer_operator.resource.observed import Consumer, Observed, consumer_from
-from eventconsumer_operator.spark.applications import application_of
+from eventconsumer_operator.spark.applications import application_of, applications_of
 from eventconsumer_operator.spark.plan import SparkPlan
 
 _DELETION_DELAY = 2.0
@@ -100,14 +100,16 @@ async def _start(api: Api, observed: Observed, spark: SparkPlan) -> str:
         return "none is planned"
     if not await _is_current(api, observed):
         return "the resource has changed"
-    known = {application_of(each) for each in observed.applications}
+    # The driver pods may show that an application has ended: that does not change.
+    known = dict(zip(map(application_of, observed.applications), applications_of(observed), strict=True))
     live = []
     for kind in spark.kinds:
         for found in await _applications(api, observed, kind):
-            application = application_of(found)
+            read = application_of(found)
+            application = known.get(read, read)
             if not application.ended:
                 live.append(found)
-            if application.batch == spark.started_batch and (application not in known or not application.ended):
+            if application.batch == spark.started_batch and (read not in known or not application.ended):
                 return f"{describe(found)} exists"
     if len(live) >= spark.in_flight:
         return f"{describe(live[0])} exists"

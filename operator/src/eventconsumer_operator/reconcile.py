@@ -36,6 +36,7 @@ from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.hosts import Hosts
 from eventconsumer_operator.resource.load import objects_of, with_reports
 from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.podfailures import ordinals
 from eventconsumer_operator.resource.refusals import Refusals
 from eventconsumer_operator.rest import Rest, digest_of_objects, digest_of_reports, is_at_rest
 from eventconsumer_operator.settings import Settings
@@ -236,11 +237,12 @@ def _holds(rest: Rest | None, objects: bytes) -> bool:
 
 
 def _wanted_hosts(observed: Observed, plan: Plan | None) -> int | None:
-    """Desired hosts; without a plan those of the last valid plan. None: there was none."""
-    if plan:
-        return plan.hosts
+    """Number of ordinals of desired hosts; without a plan those of the last valid plan. None: there was none."""
     effective = observed.consumer.status.effective
-    return effective.replicas if effective else None
+    if plan is None and effective is None:
+        return None
+    wanted = plan.hosts if plan else effective.replicas if effective else 0
+    return ordinals(wanted, observed.pods, observed.now)
 
 
 def _are_starting(observed: Observed, status: EventConsumerStatus) -> bool:

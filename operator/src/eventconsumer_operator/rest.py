@@ -23,9 +23,11 @@ from eventconsumer_api.remedies import severity
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_api.v1alpha1 import ScalingMode
 from eventconsumer_operator.errors import OperatorError, SpecError
+from eventconsumer_operator.kube.manifest import is_being_deleted
 from eventconsumer_operator.plan import Plan
 from eventconsumer_operator.resource.missing import missing
 from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.podfailures import stuck_pods
 from eventconsumer_operator.spark.applications import application_of
 
 PATIENCE = timedelta(minutes=5)  # after the last of the times from which on a problem is told in other words
@@ -82,7 +84,13 @@ def is_at_rest(
         return False  # the cause may be outside of what is observed
     if plan is None:
         return bool(errors)
-    if plan.running.leaving or _may_shrink(plan) or _works(observed, status) or _may_pass(observed):
+    if (
+        plan.running.leaving
+        or _may_be_replaced(observed)
+        or _may_shrink(plan)
+        or _works(observed, status)
+        or _may_pass(observed)
+    ):
         return False
     if plan.scaling.unknown_since or any(not each.lasts(observed.now) for each in missing(observed)):
         return False
@@ -97,6 +105,12 @@ def is_at_rest(
 def _may_pass(observed: Observed) -> bool:
     """Whether hosts report a problem that needs an action only if it lasts."""
     return any(problem.reason in UNREACHABLE for report in observed.reports.values() for problem in report.problems)
+
+
+def _may_be_replaced(observed: Observed) -> bool:
+    """Whether a pod is about to end, or to be replaced because it does not."""
+    pods = (*observed.pods, *observed.probes)
+    return sum(map(is_being_deleted, pods)) > len(stuck_pods(pods, observed.now))
 
 
 def _may_shrink(plan: Plan) -> bool:

@@ -1,5 +1,6 @@
 """Applying a plan: what is written, what is left alone, and the text that says why."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -10,12 +11,12 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.errors import Changed, NameTaken
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.kube.manifest import CONFIG_MAP, SERVICE, STATEFUL_SET, difference
+from eventconsumer_operator.kube.manifest import CONFIG_MAP, JOB, SERVICE, STATEFUL_SET, difference
 from eventconsumer_operator.kube.ownership import ANNOTATION_APPLIED
 from eventconsumer_operator.plan import make_plan
 from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.unit.operator.test_reconcile import FakeHosts
-from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, load, spec_with
+from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPARK, SPEC, batch, fleet, load, report, spec_with
 
 
 async def once(api: FakeKubernetes, key: Key = KEY) -> Outcome:
@@ -125,6 +126,28 @@ async def test_fields_of_a_creation_are_handed_over_later_if_the_object_had_chan
     api.put(event_consumer("orders", spec_with("pods.resources", {"requests": {"memory": "1Gi", "cpu": "1"}})))
     assert not (await once(api)).errors
     assert dict(api.writes) == {"create": 4, "merge": 4, "apply": 1}
+
+
+async def test_a_driver_whose_sidecar_stays_does_not_hold_up_the_next_batch(api: FakeKubernetes) -> None:
+    api.put(event_consumer("orders", SPEC | SPARK))
+    await once(api)
+
+    async def at_batch(number: int) -> Outcome:
+        observed = await load(api.mirror(), FakeHosts(), KEY)
+        assert observed is not None
+        reports = {"orders-host-0": report(fleet=fleet(committed=number - 1, batch=batch(number)))}
+        observed = dataclasses.replace(observed, reports=reports)
+        return await apply(api, observed, make_plan(observed, SETTINGS))
+
+    assert (await at_batch(1)).started
+    assert not (await at_batch(2)).started
+    (job,) = (await api.list(JOB, "shop")).items
+    over = {"name": "driver", "state": {"terminated": {"exitCode": 0, "finishedAt": NOW.isoformat()}}}
+    owners = [{"uid": job["metadata"]["uid"], "controller": True}]
+    metadata = {"name": "x", "namespace": "shop", "labels": job["metadata"]["labels"], "ownerReferences": owners}
+    status = {"phase": "Running", "containerStatuses": [over, {"name": "istio-proxy", "state": {"running": {}}}]}
+    api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status})
+    assert (await at_batch(2)).started
 
 
 JSON = st.recursive(

@@ -62,8 +62,8 @@ class Scaling(Model):
     )
     partitions_per_host: int = Field(default=1, ge=1, le=1024, description="Partitions for each host (PartitionCount).")
     min_replicas: int = Field(default=1, ge=0, le=1024, description="Minimum number of hosts (PartitionCount, Lag).")
-    max_replicas: int = Field(default=32, ge=1, le=1024, description="Maximum number of hosts (PartitionCount, Lag).")
+    max_replicas: int = Field(default=32, ge=1, le=1024, description="Maximum of running hosts (PartitionCount, Lag).")
     lag: LagScaling = Field(default=LagScaling(), description="Settings of mode Lag.")
     replicas: int | None = Field(
-        default=None, ge=0, le=1024, description="Number of hosts (Fixed); `kubectl scale` sets it."
+        default=None, ge=0, le=1024, description="Number of hosts that run (Fixed); `kubectl scale` sets it."
     )

@@ -53,6 +53,8 @@ def _blockers(facts: Facts) -> Iterator[Blocker]:
             yield Blocker(problem.reason, messages.host_problem(problem))
         if facts.pod_failures:
             yield Blocker(Reason.HOSTS_FAILING, messages.pods_failing(facts.pod_failures))
+        if facts.stuck_pods:
+            yield Blocker(Reason.HOSTS_FAILING, messages.pods_stuck(facts.stuck_pods, facts.current < facts.existing))
     yield from _absent(facts)
     spark = spark_healthy(facts)
     if spark.reason in {Reason.SPARK_FAILED, Reason.SPARK_WAITING}:
@@ -64,7 +66,7 @@ def _absent(facts: Facts) -> Iterator[Blocker]:
     for each in facts.missing:
         reason = Reason.HOSTS_FAILING if each.component in _OF_HOSTS else Reason.REFUSED
         yield Blocker(reason, messages.pods_missing(each))
-    if facts.suspended:
+    if facts.off:
         return
     if stuck := tuple(pod for pod in facts.unready_pods if pod.stuck):
         yield Blocker(Reason.HOSTS_FAILING, messages.pods_unready(stuck))

@@ -23,11 +23,13 @@ from eventconsumer_operator.resource.podfailures import (
     SLOW,
     PodFailure,
     Restart,
+    StuckPod,
     UnreadyPod,
     is_ready,
     pod_failures,
     ready_since,
     restarts,
+    stuck_pods,
     unready_pods,
 )
 from eventconsumer_operator.resource.programs import required_objects
@@ -121,12 +123,13 @@ class Facts:
         probe_silent_since: Since when the probe does not tell the lag, for so long that an action is needed; None: no.
         probe: Name of the probe's StatefulSet.
         pod_failures: Host pods that do not start.
+        stuck_pods: Host pods that are being deleted and do not end.
         unready_pods: Host pods that are not ready, and do not say why.
         restarts: Recent restarts of host pods that are not ready again.
         desired: Desired number of hosts.
         ready: Ready hosts.
         hosts_set: Name of the hosts' StatefulSet.
-        existing: Host pods that exist.
+        existing: Host pods that exist, without those that do not end.
         current: Host pods of the newest template.
         reported: Whether any host has answered.
         leading: Whether a leading host has answered.
@@ -156,6 +159,7 @@ class Facts:
     probe_silent_since: datetime | None = None
     probe: str = ""
     pod_failures: tuple[PodFailure, ...] = ()
+    stuck_pods: tuple[StuckPod, ...] = ()
     unready_pods: tuple[UnreadyPod, ...] = ()
     restarts: tuple[Restart, ...] = ()
     desired: int = 0
@@ -215,6 +219,7 @@ def gather(
     total = observed.partition_count or 0
     problems = _problems(observed)
     passing = tuple(problem for problem in problems if problem.may_pass(observed.now))
+    stuck = stuck_pods(observed.pods, observed.now)
     gaps = tuple(problem for problem in problems if problem.reason is Reason.DATA_GAP)
     return Facts(
         suspended=suspended,
@@ -235,6 +240,7 @@ def gather(
         probe_silent_since=unknown_since if unknown_since and observed.now - unknown_since >= SLOW else None,
         probe=probe_name(observed.consumer.key),
         pod_failures=pod_failures((*observed.pods, *probes)),
+        stuck_pods=(*stuck, *stuck_pods(probes, observed.now)),
         unready_pods=unready_pods(
             (*observed.pods, *probes), observed.now, required_objects(plan.spec.processing) if plan else ()
         ),
@@ -242,7 +248,7 @@ def gather(
         desired=desired,
         ready=min(status.get("readyReplicas", 0), desired),
         hosts_set=host_name(observed.consumer.key),
-        existing=status.get("replicas", 0),
+        existing=max(0, status.get("replicas", 0) - len(stuck)),
         current=status.get("updatedReplicas", status.get("replicas", 0)) if seen else 0,
         reported=bool(observed.reports),
         leading=observed.fleet is not None,

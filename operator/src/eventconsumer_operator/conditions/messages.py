@@ -13,7 +13,14 @@ from eventconsumer_api.conditions import PodReason, Reason
 from eventconsumer_api.status import QuarantineStatus
 from eventconsumer_operator.conditions.facts import HostProblem, LostEvents, Silent
 from eventconsumer_operator.resource.missing import Missing
-from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, PodStage, Restart, UnreadyPod
+from eventconsumer_operator.resource.podfailures import (
+    PodCause,
+    PodFailure,
+    PodStage,
+    Restart,
+    StuckPod,
+    UnreadyPod,
+)
 from eventconsumer_operator.spark.applications import LauncherMessage, NoResult, UnknownState
 from eventconsumer_operator.spark.facts import (
     AnotherRuns,
@@ -35,6 +42,7 @@ from eventconsumer_operator.spark.failures import (
     DriverError,
     DriverExited,
     DriverLog,
+    DriverLost,
     DriverOutOfMemory,
     ExecutorOutOfMemory,
     Executors,
@@ -242,6 +250,30 @@ def _stage(stage: PodStage) -> str:
             return "its container runs, and the host is not ready yet"
 
 
+def stuck(found: StuckPod) -> str:
+    """A pod that is being deleted and does not end."""
+    where = f"node {found.node}" if found.node else "its node"
+    return f"pod {found.pod} is being deleted and has not ended since {_utc(found.since)}: {where} does not answer"
+
+
+def pods_stuck(pods: tuple[StuckPod, ...], outdated: bool) -> str:
+    """Host pods that are being deleted and do not end.
+
+    Args:
+        pods: The pods, at least one.
+        outdated: Whether hosts have an older template: a rolling update ends at a pod that does not end.
+    """
+    first = pods[0]
+    node = first.node or "NODE"
+    more = f" (and {len(pods) - 1} more)" if len(pods) > 1 else ""
+    below = "; hosts with lower numbers keep the former spec until then" if outdated else ""
+    return (
+        f"{stuck(first)}{more}; another pod replaces it. Bring the node back; or, where it is confirmed to be off, "
+        f"kubectl delete node {node}, or kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:"
+        f"NoExecute, or kubectl delete pod {first.pod} --force{below}"
+    )
+
+
 def restart(found: Restart) -> str:
     """A restart of a pod, without the pod's name."""
     match found.reason:
@@ -264,8 +296,8 @@ def restart(found: Restart) -> str:
             return f"the container exited with code {found.exit_code} ({why}): kubectl logs --previous shows the cause"
         case PodReason.NODE_LOST:
             return (
-                f"{found.text}: other hosts take over its partitions once the pod is confirmed to have ended: bring "
-                "the node back, or delete its Node object"
+                f"{found.text}: other hosts take over its partitions when its leases expire: bring the node back, or, "
+                "where it is confirmed to be off, delete its Node object"
             )
         case PodReason.EVICTED:
             return (
@@ -414,6 +446,8 @@ def failure(cause: FailureCause) -> str:  # noqa: PLR0912 - one case per cause
             )
         case ExecutorOutOfMemory(memory):
             return f"an executor was killed (OOMKilled): {_more_executor_memory(memory)}"
+        case DriverLost(pod):
+            return f"the driver {stuck(pod)}; storage refuses a commit of this attempt after the next one has begun"
         case DriverDisrupted(text):
             return f"the cluster terminated the driver pod: {text}"
         case HeapExhausted(text, True, driver_memory, _):

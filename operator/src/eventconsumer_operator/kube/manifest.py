@@ -202,7 +202,9 @@ def _content(manifest: Manifest) -> Manifest:
         pod = {"containers": _digested(arguments)}
         return status | ({"spec": {"template": {"spec": pod}}} if kind == JOB else {})
     if kind == POD:
-        return status if controller_uid(manifest) else {}
+        node = manifest.get("spec", {}).get("nodeName", "")
+        placed = {"spec": {"nodeName": node}} if node else {}
+        return placed | status if controller_uid(manifest) else {}
     consumer = manifest["metadata"].get("labels", {}).get(LABEL_CONSUMER)
     if name_of(manifest) not in {f"{consumer}-{end}" for end in _NAME_ENDS}:
         return {}

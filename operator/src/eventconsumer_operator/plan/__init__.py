@@ -22,6 +22,7 @@ from eventconsumer_operator.plan.replay import replay_image, replay_job, unwante
 from eventconsumer_operator.plan.scale import Running, running, scaling_of, with_leaving
 from eventconsumer_operator.resource.images import host_image
 from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.podfailures import ordinals
 from eventconsumer_operator.resource.pods import check_memory, run_as
 from eventconsumer_operator.resource.programs import check_inputs
 from eventconsumer_operator.resource.spec import parse_spec
@@ -86,7 +87,7 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
     config = host_config(consumer, spec, settings)
     image = host_image(spec, settings)
     scaling = scaling_of(observed, spec)
-    run = running(observed, scaling.replicas)
+    run = running(observed, ordinals(scaling.replicas, observed.pods, observed.now))
     account = settings.host_service_account
     spark = spark_plan(observed, spec, config, settings)
     replay = replay_job(observed, spec, config, replay_image(spec, image, settings.processor_image))
@@ -98,11 +99,11 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
         running=run,
         applied=(
             *network_policies(consumer, spec, settings),
-            disruption_budget(consumer),
+            disruption_budget(observed),
             config_map(consumer, config, fleet_key),
             service(consumer),
             run_as(with_leaving(stateful_set(consumer, spec, config, run.replicas, image), run), account),
-            *((run_as(probe_set(consumer, spec, config, image), account),) if is_probing(scaling) else ()),
+            *((run_as(probe_set(observed, spec, config, image), account),) if is_probing(scaling) else ()),
         ),
         spark=spark,
         jobs=tuple(filter(None, (spark.started, spark.replay, replay and run_as(replay, account)))),

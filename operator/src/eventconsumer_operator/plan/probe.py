@@ -15,7 +15,8 @@ from eventconsumer_api.v1alpha1 import EventConsumerSpec, ScalingMode
 from eventconsumer_operator.kube.manifest import STATEFUL_SET, is_being_deleted
 from eventconsumer_operator.plan.hosts import host_probes
 from eventconsumer_operator.resource.names import belongs, child, host_name, probe_name, selector
-from eventconsumer_operator.resource.observed import Consumer, Observed
+from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.podfailures import ordinals
 from eventconsumer_operator.resource.pods import host_resources, host_template
 
 COMMAND = "probe"
@@ -37,8 +38,9 @@ def is_probing(scaling: ScalingStatus) -> bool:
     return is_asleep(scaling) or (scaling.mode is ScalingMode.LAG and scaling.unknown_since is not None)
 
 
-def probe_set(consumer: Consumer, spec: EventConsumerSpec, config: HostConfig, image: str) -> Manifest:
+def probe_set(observed: Observed, spec: EventConsumerSpec, config: HostConfig, image: str) -> Manifest:
     """The StatefulSet of the probe."""
+    consumer = observed.consumer
     name, hosts = probe_name(consumer.key), host_name(consumer.key)
     template = host_template(
         consumer.key,
@@ -54,7 +56,7 @@ def probe_set(consumer: Consumer, spec: EventConsumerSpec, config: HostConfig, i
     pod: dict[str, Any] = template["spec"] | {"terminationGracePeriodSeconds": GRACE_SECONDS}
     return child(consumer, STATEFUL_SET, name, labels.COMPONENT_PROBE) | {
         "spec": {
-            "replicas": 1,
+            "replicas": ordinals(1, observed.probes, observed.now),
             "serviceName": hosts,
             "selector": {"matchLabels": selector(consumer.key, labels.COMPONENT_PROBE)},
             "template": template | {"spec": pod},

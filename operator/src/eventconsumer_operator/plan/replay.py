@@ -87,7 +87,8 @@ def replay_job(observed: Observed, spec: EventConsumerSpec, config: HostConfig, 
             "backoffLimit": ATTEMPTS,
             "completions": 1,
             "parallelism": 1,
-            "podReplacementPolicy": "Failed",
+            # A pod on a node that died never ends. Two hosts of a replay are fenced as two hosts are.
+            "podReplacementPolicy": "TerminatingOrFailed",
             "ttlSecondsAfterFinished": KEEP_FINISHED_SECONDS,
             "template": template,
         }

@@ -17,6 +17,7 @@ from eventconsumer_operator.kube.manifest import is_being_deleted, name_of
 from eventconsumer_operator.plan.lag import View, decide
 from eventconsumer_operator.resource.names import hosts_set
 from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.podfailures import stuck_pods
 
 ANNOTATION_LEAVING = "eventconsumer.io/hosts-leaving"  # <desired hosts> <since>
 LEAVING = timedelta(seconds=120)
@@ -44,7 +45,9 @@ def scaling_of(observed: Observed, spec: EventConsumerSpec) -> ScalingStatus:
             wanted, reason = scaling.replicas or 0, "scaling.replicas"
         case _ if not partitions:
             # A StatefulSet does not replace a pod before it has ended, and a paused one ends with its grace period.
-            wanted = min(1 + sum(map(is_being_deleted, observed.pods)), scaling.max_replicas)
+            # One that does not end then is replaced in every mode (`ordinals`).
+            ending = sum(map(is_being_deleted, observed.pods)) - len(stuck_pods(observed.pods, observed.now))
+            wanted = min(1 + ending, scaling.max_replicas)
             reason = "the number of partitions is unknown"
         case _:
             each = scaling.partitions_per_host
@@ -75,7 +78,7 @@ def _view(observed: Observed, spec: EventConsumerSpec) -> View:
         partitions=observed.partition_count,
         owners=fleet.owners if fleet else {},
         last_enqueued_time=fleet.last_enqueued_time if fleet else None,
-        existing=hosts.get("spec", {}).get("replicas", 0),
+        existing=max(0, hosts.get("spec", {}).get("replicas", 0) - len(stuck_pods(observed.pods, observed.now))),
         ready=hosts.get("status", {}).get("readyReplicas", 0),
         normal_seconds=normal_seconds(spec),
         probed=any(name_of(pod) in observed.reports for pod in observed.probes),

@@ -26,6 +26,8 @@ _WAITING_FAILURES = {
     "CrashLoopBackOff",
 }
 RECENT = timedelta(minutes=10)
+OVERDUE = timedelta(seconds=60)
+"""A pod that is being deleted ends within its grace period, on a node that works: then the kubelet kills it."""
 # A host is ready within seconds of its start; pulling an image or adding a node takes longer.
 SLOW = timedelta(minutes=3)
 # Default of progressDeadlineSeconds of a Deployment, after which Kubernetes reports no progress
@@ -123,6 +125,53 @@ class Restart:
     reason: PodReason
     text: str = ""
     exit_code: int | None = None
+
+
+@dataclass(frozen=True)
+class StuckPod:
+    """A pod that is being deleted and does not end, because its node does not answer.
+
+    Attributes:
+        pod: Name of the pod.
+        node: Name of its node; empty: unknown.
+        since: When its grace period was over.
+    """
+
+    pod: str
+    node: str
+    since: datetime
+
+    @property
+    def ordinal(self) -> int:
+        """Its ordinal, of a pod of a StatefulSet."""
+        return int(self.pod.rpartition("-")[2])
+
+
+def stuck_pods(pods: Iterable[Manifest], now: datetime) -> tuple[StuckPod, ...]:
+    """The pods that are being deleted beyond their grace period, by name.
+
+    No controller replaces such a pod: only the kubelet of its node, or a user, can confirm that it has ended. The
+    deletionTimestamp is the end of the grace period:
+    https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
+    """
+    return tuple(
+        StuckPod(name_of(pod), pod.get("spec", {}).get("nodeName", ""), since)
+        for pod in sorted(pods, key=name_of)
+        if is_being_deleted(pod)
+        and now - (since := datetime.fromisoformat(pod["metadata"]["deletionTimestamp"])) >= OVERDUE
+    )
+
+
+def ordinals(wanted: int, pods: Iterable[Manifest], now: datetime) -> int:
+    """Replicas of a StatefulSet with which `wanted` pods run although some pods do not end.
+
+    A StatefulSet does not replace a pod that is being deleted: its node may run it still. Leases and fences in storage
+    make two hosts safe, so another ordinal replaces it.
+    """
+    replicas = wanted
+    for ordinal in sorted(each.ordinal for each in stuck_pods(pods, now)):
+        replicas += int(ordinal < replicas)
+    return replicas
 
 
 def is_unstartable(pod: Manifest) -> bool:

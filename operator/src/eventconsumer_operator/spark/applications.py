@@ -9,7 +9,7 @@ operator. It counts as PENDING, and a condition reports it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -26,7 +26,7 @@ from eventconsumer_operator.kube.manifest import (
     name_of,
 )
 from eventconsumer_operator.resource.observed import Observed
-from eventconsumer_operator.resource.podfailures import is_unstartable
+from eventconsumer_operator.resource.podfailures import is_unstartable, stuck_pods
 
 
 class ApplicationState(Enum):
@@ -73,6 +73,16 @@ class Said:
     finished: datetime | None = None
 
 
+# The first two come before the pods of the Job have ended, which a dead node or a sidecar never confirms
+# (https://kubernetes.io/docs/concepts/workloads/controllers/job/#termination-of-job-pods).
+_JOB_STATES: Mapping[str, ApplicationState] = {
+    "SuccessCriteriaMet": ApplicationState.SUCCEEDED,
+    "FailureTarget": ApplicationState.FAILED,
+    "Complete": ApplicationState.SUCCEEDED,
+    "Failed": ApplicationState.FAILED,
+}
+DRIVER = "driver"
+"""Name of the driver's container in a Job."""
 KUBEFLOW_STATES: Mapping[str, ApplicationState] = {
     "": ApplicationState.PENDING,
     "SUBMITTED": ApplicationState.PENDING,  # the driver's pod is pending
@@ -180,6 +190,33 @@ def application_of(manifest: Manifest) -> Application:
     )
 
 
+def applications_of(observed: Observed) -> tuple[Application, ...]:
+    """The applications of a resource, each as its object and its driver pods show it.
+
+    A Job waits for all containers of its pod. The driver's own ends the attempt: a sidecar that stays, such as the
+    proxy of a service mesh, does not hold up the next one.
+    """
+    return tuple(_by_driver(application_of(each), observed) for each in observed.applications)
+
+
+def _by_driver(application: Application, observed: Observed) -> Application:
+    if application.ended or application.kind != JOB:
+        return application  # the Spark operators look at the driver's container themselves
+    for pod in drivers_of(application, observed):
+        for container in pod.get("status", {}).get("containerStatuses", []):
+            if container.get("name") == DRIVER and (over := container.get("state", {}).get("terminated")):
+                state = ApplicationState.FAILED if over.get("exitCode") else ApplicationState.SUCCEEDED
+                finished = moment(over.get("finishedAt")) or application.started
+                return replace(application, state=state, finished=finished)
+    return application
+
+
+def is_lost(application: Application, observed: Observed) -> bool:
+    """Whether the driver is being deleted and does not end. It may still run; storage refuses its commit then."""
+    drivers = drivers_of(application, observed)
+    return bool(stuck_pods(drivers, observed.now)) and all(map(is_being_deleted, drivers))
+
+
 def drivers_of(application: Application, observed: Observed) -> tuple[Manifest, ...]:
     """The driver pods of an application, running or finished."""
     return tuple(pod for pod in observed.drivers if _is_of(pod, application, observed))
@@ -202,12 +239,12 @@ def said_by_job(job: Manifest) -> Said:
     for condition in status.get("conditions", []):
         if condition.get("status") != "True":
             continue
-        finished = moment(condition.get("lastTransitionTime"))
-        if condition["type"] == "Complete":
-            return Said(ApplicationState.SUCCEEDED, finished=finished)
-        if condition["type"] == "Failed":
+        state, finished = _JOB_STATES.get(condition["type"]), moment(condition.get("lastTransitionTime"))
+        if state is ApplicationState.SUCCEEDED:
+            return Said(state, finished=finished)
+        if state is ApplicationState.FAILED:
             text = ": ".join(part for part in (condition.get("reason"), condition.get("message")) if part)
-            return Said(ApplicationState.FAILED, text, finished)
+            return Said(state, text, finished)
     return Said(ApplicationState.RUNNING if status.get("ready") else ApplicationState.PENDING)
 
 

@@ -24,15 +24,16 @@ from enum import Enum
 from eventconsumer_api.host_report import FleetReport
 from eventconsumer_api.spark import Retry, Spark
 from eventconsumer_api.status import LaterBatchStatus, SparkStatus
-from eventconsumer_operator.kube.manifest import JOB
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import pod_failures
 from eventconsumer_operator.spark.applications import (
     Application,
     ApplicationState,
     application_of,
+    applications_of,
     cannot_start,
     drivers_of,
+    is_lost,
 )
 
 COMMIT_GRACE = timedelta(seconds=120)
@@ -54,6 +55,7 @@ class Cause(Enum):
     NO_COMMIT = "no commit"  # it succeeded without a commit of the batch
     TOO_LONG = "too long"  # it exceeds spec.spark.timeoutSeconds
     CANNOT_START = "cannot start"  # its pods do not start without an action
+    LOST = "lost"  # its driver is being deleted, and its node does not confirm the end
 
 
 @dataclass(frozen=True)
@@ -108,11 +110,12 @@ class Attempts:
 def attempts(observed: Observed, spark: Spark) -> Attempts:
     """Determine the attempts at the first open batch, and at the later ones."""
     fleet, now = observed.fleet, observed.now
-    found = [application_of(each) for each in observed.applications]
+    found = applications_of(observed)
     live = tuple(each for each in found if not each.ended)
     if fleet is None:
         return Attempts(live=live)
-    leftovers = tuple(each for each in live if not each.deleted and _is_left_over(each, fleet, spark, now))
+    running = (each for each in map(application_of, observed.applications) if not each.ended and not each.deleted)
+    leftovers = tuple(each for each in running if _is_left_over(each, fleet, spark, now))
     if not fleet.open_batches:
         return Attempts(live=live, given_up=leftovers)
     first, *later = (_attempts_at(batch.number, found, observed, spark) for batch in fleet.open_batches)
@@ -230,9 +233,11 @@ def _failure(application: Application, number: int, observed: Observed, spark: S
     began = work_began(application, fleet)
     if application.deleted or application.started is None or began is None:
         return None
-    # A Job has its own deadline; with a resident driver this is the deadline of all its batches.
+    if is_lost(application, observed):
+        return Failure(application, Cause.LOST, now)
+    # A launcher has a deadline, too; that of a resident driver is for all its batches.
     limit = timedelta(seconds=spark.timeout_seconds) + _DEADLINE_SLACK
-    if (application.kind != JOB or application.resident) and now - began > limit:
+    if now - began > limit:
         return Failure(application, Cause.TOO_LONG, now)
     age = now - application.started
     waits = application.state is ApplicationState.PENDING

@@ -18,9 +18,11 @@ from eventconsumer_operator.resource.missing import missing
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import (
     PodFailure,
+    StuckPod,
     disruption,
     out_of_memory,
     pod_failures,
+    stuck_pods,
     termination_message,
 )
 from eventconsumer_operator.resource.programs import required_objects
@@ -108,6 +110,13 @@ class DriverDisrupted:
 
 
 @dataclass(frozen=True)
+class DriverLost:
+    """The driver pod is being deleted and does not end."""
+
+    pod: StuckPod
+
+
+@dataclass(frozen=True)
 class HeapExhausted:
     """The driver's termination message reports an exhausted heap.
 
@@ -164,7 +173,7 @@ class LauncherFailure:
 
 FailureCause = (
     NotCommitted | CannotStart | TimedOut | DriverOutOfMemory | ExecutorOutOfMemory | DriverDisrupted
-    | HeapExhausted | WorkerLost | DriverError | DriverExited | LauncherFailure
+    | DriverLost     | HeapExhausted | WorkerLost | DriverError | DriverExited | LauncherFailure
 )  # fmt: skip
 """Why an attempt failed."""
 
@@ -264,6 +273,8 @@ def why_failed(failure: Failure, observed: Observed, spark: Spark, *, local: boo
         return NotCommitted(log)
     if failure.cause is Cause.CANNOT_START:
         return CannotStart(pod_failures(drivers))
+    if failure.cause is Cause.LOST and (stuck := stuck_pods(drivers, observed.now)):
+        return DriverLost(stuck[0])
     said_by_launcher = application.message.partition(":")[0] if isinstance(application.message, str) else ""
     reasons = {said_by_launcher, *(pod.get("status", {}).get("reason") for pod in drivers)}
     if failure.cause is Cause.TOO_LONG or "DeadlineExceeded" in reasons:

@@ -18,6 +18,7 @@ from eventconsumer_api.spark import SparkPod
 from eventconsumer_operator.kube.manifest import JOB, containers_of, kind_of
 from eventconsumer_operator.resource.names import child
 from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL, placement
+from eventconsumer_operator.spark.applications import DRIVER
 from eventconsumer_operator.spark.launch import TTL_SLACK_SECONDS, Launch, driver_environment, proxy_properties
 from eventconsumer_operator.spark.pods import (
     SCRATCH_FOLDER,
@@ -107,7 +108,7 @@ def _driver(launch: Launch) -> dict[str, Any]:
         **placement(driver),
         "containers": [
             {
-                "name": "driver",
+                "name": DRIVER,
                 "image": launch.image,
                 "imagePullPolicy": "IfNotPresent",
                 "args": [

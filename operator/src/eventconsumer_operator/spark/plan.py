@@ -31,7 +31,7 @@ from eventconsumer_operator.resource.names import application_name, child_labels
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.settings import Settings
 from eventconsumer_operator.spark import native, sparkapplications
-from eventconsumer_operator.spark.applications import Application, ApplicationState, application_of
+from eventconsumer_operator.spark.applications import Application, ApplicationState, application_of, applications_of
 from eventconsumer_operator.spark.attempts import Attempts, attempts
 from eventconsumer_operator.spark.conf import checked_conf
 from eventconsumer_operator.spark.launch import RESIDENT_SECONDS, Launch, Parts
@@ -247,8 +247,7 @@ def _given_up(
     """Applications that were given up, outdated resident drivers, and applications whose retention has passed."""
     old: tuple[Application, ...] = ()
     if observed.fleet:  # else the open batch is unknown
-        found = tuple(application_of(each) for each in observed.applications)
-        old = outdated(found, spark.history, state, observed.now)
+        old = outdated(applications_of(observed), spark.history, state, observed.now)
     given_up = (*state.given_up, *(one for each in state.later for one in each.given_up))
     uids = {each.uid for each in (*given_up, *residents, *old)}
     return tuple(each for each in observed.applications if each["metadata"]["uid"] in uids)

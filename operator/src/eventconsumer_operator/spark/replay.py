@@ -78,6 +78,8 @@ def replay_job(observed: Observed, parts: Parts) -> Manifest | None:
         "backoffLimit": parts.spark.retry.attempts,
         "activeDeadlineSeconds": min(seconds, _LONGEST),
         "ttlSecondsAfterFinished": KEEP_FINISHED_SECONDS,
+        # A driver on a node that died never ends. The next one waits for its claim.
+        "podReplacementPolicy": "TerminatingOrFailed",
     }
     return job | {"spec": job["spec"] | changed}
 

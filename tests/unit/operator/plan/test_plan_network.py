@@ -249,7 +249,7 @@ def test_the_content_of_each_policy_is_in_the_store_to_be_compared() -> None:
 
 
 def test_one_host_at_a_time_may_be_evicted_and_an_unready_one_always() -> None:
-    spec = disruption_budget(consumer())["spec"]
+    spec = disruption_budget(observed())["spec"]
     assert (spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]) == (1, "AlwaysAllow")
     assert selects(spec["selector"], child_labels(KEY, labels.COMPONENT_HOST))
     assert not selects(spec["selector"], child_labels(KEY, labels.COMPONENT_PROBE))

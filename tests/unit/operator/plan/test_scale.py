@@ -5,6 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eventconsumer_api import labels
 from eventconsumer_api.host_report import HostReport, HostState, PartitionLag, PartitionReport
@@ -12,11 +14,14 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.status import EventConsumerStatus, HubStatus, ScalingStatus
 from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.errors import SpecError
+from eventconsumer_operator.fleet.host_liveness import Liveness, message
 from eventconsumer_operator.kube.manifest import STATEFUL_SET
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.plan.scale import ANNOTATION_LEAVING, LEAVING, Running, running, scaling_of
 from eventconsumer_operator.resource.observed import Observed
+from eventconsumer_operator.resource.podfailures import ordinals
 from eventconsumer_operator.resource.spec import parse_spec
+from eventconsumer_operator.rest import is_at_rest
 from tests.unit.operator.worlds import (
     NOW,
     SETTINGS,
@@ -193,6 +198,73 @@ def test_the_start_of_the_wait_is_an_annotation_and_the_status_shows_the_wait() 
     assert found.hosts.desired == 2
     conditions = {each.type: each for each in found.conditions}
     assert conditions["Reconciling"].message == "2 of 4 hosts are handing over their partitions"
+
+
+# --- hosts that do not end -------------------------------------------------------------------------------------------
+
+
+def ending(ordinal: int, seconds: float = 60) -> Manifest:
+    """A host whose grace period was over `seconds` ago; its node does not answer."""
+    found = pod(f"orders-host-{ordinal}", phase="Running") | {"spec": {"nodeName": "node-7"}}
+    found["metadata"]["deletionTimestamp"] = (NOW - timedelta(seconds=seconds)).isoformat()
+    return found
+
+
+@given(wanted=st.integers(0, 40), stuck=st.sets(st.integers(0, 40)))
+def test_as_many_hosts_run_as_are_wanted_and_no_ordinal_more(wanted: int, stuck: set[int]) -> None:
+    def running_of(replicas: int) -> int:
+        return replicas - sum(ordinal < replicas for ordinal in stuck)
+
+    pods = [ending(ordinal) for ordinal in stuck]
+    replicas = ordinals(wanted, pods, NOW)
+    assert running_of(replicas) == wanted
+    assert replicas == 0 or running_of(replicas - 1) < wanted
+    assert ordinals(wanted + 1, pods, NOW) > replicas
+    assert ordinals(wanted, [ending(ordinal, 59) for ordinal in stuck], NOW) == wanted
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [{"mode": "Fixed", "replicas": 1}, {"maxReplicas": 1}, {"mode": "Lag", "minReplicas": 0, "maxReplicas": 1}],
+)
+def test_the_only_host_on_a_node_that_died_is_replaced_in_each_mode(scaling: dict[str, Any]) -> None:
+    spec = SPEC | {"scaling": scaling}
+    world = observed(spec, status=status(), hosts=stateful_set(1, 0), pods=(ending(0),))
+    plan = make_plan(world, SETTINGS)
+    assert (plan.hosts, named(plan, "orders-host")["spec"]["replicas"]) == (1, 2)
+    (budget,) = (each for each in plan.applied if each["kind"] == "PodDisruptionBudget")
+    assert budget["spec"]["maxUnavailable"] == 2  # the drain of another node must not wait for it
+    stalled = next(each for each in make_status(world, plan, (), SETTINGS).conditions if each.type == "Stalled")
+    assert (stalled.status, stalled.reason) == ("True", "HostsFailing")
+    assert "pod orders-host-0 is being deleted and has not ended since 2026-11-21 11:59:00 UTC" in stalled.message
+    assert "node node-7 does not answer; another pod replaces it" in stalled.message
+    assert "kubectl delete pod orders-host-0 --force" in stalled.message
+    # In its grace period nothing is replaced, and nobody has to act.
+    world = replace(world, pods=(ending(0, -30),))
+    plan = make_plan(world, SETTINGS)
+    assert named(plan, "orders-host")["spec"]["replicas"] == 1
+    assert not is_at_rest(world, plan, (), make_status(world, plan, (), SETTINGS))
+
+
+def test_the_replacement_gets_partitions_and_leaves_when_the_pod_has_ended() -> None:
+    ready = [{"type": "Ready", "status": "True"}]
+    second = pod("orders-host-1", phase="Running", conditions=ready)
+    fixed = SPEC | {"scaling": {"mode": "Fixed", "replicas": 1}}
+    reports = {"orders-host-1": holding("3")}
+    world = observed(fixed, status=status(), hosts=stateful_set(2, 1), pods=(ending(0), second), reports=reports)
+    hosts = ordinals(1, world.pods, world.now)
+    assert message(world, Liveness(), hosts, 1).ready == ("orders-host-1",)
+    # It is forced to end: the first host returns, and the second one hands over.
+    again = pod("orders-host-0", phase="Running", conditions=ready)
+    plan = make_plan(replace(world, pods=(again, second)), SETTINGS)
+    assert plan.running == Running(2, f"1 {NOW.isoformat()}")
+
+
+def test_a_probe_that_does_not_end_is_replaced() -> None:
+    stuck = ending(0) | {"metadata": ending(0)["metadata"] | {"name": "orders-probe-0"}}
+    world = asleep(reports={"orders-probe-1": report(fleet=measured())})
+    plan = make_plan(replace(world, probes=(stuck,)), SETTINGS)
+    assert named(plan, "orders-probe")["spec"]["replicas"] == 2
 
 
 # --- the probe -------------------------------------------------------------------------------------------------------

@@ -155,6 +155,56 @@ def test_what_cannot_start_makes_way_for_a_changed_spec() -> None:
     assert look(created(60), pods=(driver("ContainerCreating"),), generation=2).given_up == ()
 
 
+# --- what a dead node or a sidecar never says ------------------------------------------------------------------------
+
+
+def driver_pod(deleted: float | None = None, code: int | None = None) -> Manifest:
+    """A driver's pod with a sidecar; its grace period was over `deleted` seconds ago; its driver ended by `code`."""
+    over = {"terminated": {"exitCode": code, "finishedAt": NOW.isoformat(), "message": "out of luck"}}
+    state = {"running": {}} if code is None else over
+    containers = [{"name": "istio-proxy", "state": {"running": {}}}, {"name": "driver", "state": state}]
+    made = pod("b1a1-x", phase="Running", containerStatuses=containers)
+    made["metadata"] |= {"uid": "p", "ownerReferences": [{"uid": "uid-of-b1a1", "controller": True}]}
+    made["spec"] = {"nodeName": "node-7"}
+    if deleted is not None:
+        made["metadata"]["deletionTimestamp"] = (NOW - timedelta(seconds=deleted)).isoformat()
+    return made
+
+
+def test_a_job_ends_with_its_target_and_not_only_when_its_pods_have_ended() -> None:
+    found = look(ended("FailureTarget"))
+    assert (found.failures, found.start, found.next_time) == (1, 0, NOW + timedelta(seconds=10))
+    assert look(ended("SuccessCriteriaMet", seconds_ago=125)).failures == 1  # as Complete, without a commit
+
+
+def test_a_driver_that_is_deleted_and_does_not_end_is_given_up() -> None:
+    for deleted, sure in ((None, False), (-30, False), (59, False), (60, True)):
+        found = look(created(500), pods=(driver_pod(deleted),))
+        assert bool(found.failures) == sure
+        assert [each.name for each in found.given_up] == (["b1a1"] if sure else [])
+        assert found.next_time == (NOW + timedelta(seconds=10) if sure else None)
+    assert found.failure is not None and found.failure.cause is Cause.LOST
+
+
+def test_the_deadline_ends_an_attempt_whose_job_says_nothing() -> None:
+    limit = Spark.model_validate(WITH_SPARK["spark"]).timeout_seconds + 60
+    assert look(created(limit)).given_up == ()
+    found = look(created(limit + 1))
+    assert [each.name for each in found.given_up] == ["b1a1"]
+    assert found.failure is not None and found.failure.cause is Cause.TOO_LONG
+
+
+def test_the_end_of_the_container_of_the_driver_ends_the_attempt() -> None:
+    failed = look(created(500), pods=(driver_pod(code=1),))
+    assert (failed.failures, failed.live, failed.given_up) == (1, (), ())
+    # The next batch has its driver at once.
+    done = look(created(500), pods=(driver_pod(code=0),), leader=committed(1, seconds_ago=1, open_batch=batch(2)))
+    assert (done.batch, done.start, done.live) == (2, 1, ())
+    # The pod goes on until it is left over.
+    late = look(created(4000), pods=(driver_pod(code=0),), leader=committed(1, seconds_ago=660))
+    assert [each.name for each in late.given_up] == ["b1a1"]
+
+
 def committed(number: int, *, seconds_ago: float, open_batch: BatchReport | None = None) -> FleetReport:
     commit = CommitReport(
         number=number,

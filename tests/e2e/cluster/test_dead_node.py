@@ -1,0 +1,143 @@
+"""The only host is on a node that died, on a real cluster: its Node object has no kubelet, so its pod never ends.
+
+The operator runs in the test's process; StatefulSet controller, scheduler and node lifecycle controller are real. The
+hosts have no image, and need none. The cluster is left as it was.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+from kubernetes.aio import client, config
+
+from eventconsumer_api.host_report import HostReport
+from eventconsumer_api.kinds import Manifest
+from eventconsumer_operator.keys import Key
+from eventconsumer_operator.kube.api import KubernetesApi
+from eventconsumer_operator.kube.manifest import POD, STATEFUL_SET
+from eventconsumer_operator.reconcile import Reconciler
+from eventconsumer_operator.resource.observed import consumer_from
+from eventconsumer_operator.settings import Settings
+from local_cluster.cluster import Cluster
+from local_cluster.layout import Layout, Network
+from tests.contract.operator.plan.test_pods import look
+from tests.e2e.conftest import ROOT
+from tests.support.fakes.kubernetes import event_consumer
+from tests.support.waiting import HANG_SECONDS
+from tests.unit.operator.worlds import SPEC
+
+pytestmark = pytest.mark.timeout(900)
+LAYOUT, NETWORK = Layout.from_environment(), Network()
+NAMESPACE, NODE = "dead-node", "node-without-kubelet"
+CRD = "eventconsumers.eventconsumer.io"
+# No node has the label: only the test binds pods.
+NOWHERE = {"nodeSelector": {"nowhere.example/node": "true"}, "terminationGracePeriodSeconds": 30}
+ADMINISTRATOR = Settings(
+    namespaces=(NAMESPACE,), processor_image="host:1", spark_image="spark:1", node_label_prefixes=("nowhere.example/",)
+)
+
+
+class Silent:
+    """Hosts that do not answer."""
+
+    async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:
+        return {}
+
+
+class World:
+    """The namespace, and an operator that reconciles when it is asked."""
+
+    def __init__(self, cluster: Cluster, api: KubernetesApi) -> None:
+        self.cluster, self.api = cluster, api
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return self.cluster.kubectl("-n", NAMESPACE, *arguments, stdin=stdin)
+
+    async def stalled(self) -> str:
+        """Reconcile; the message of Stalled, empty while it is not True."""
+        reconciler = Reconciler(self.api, await look(self.api, NAMESPACE), Silent(), ADMINISTRATOR)
+        await reconciler.reconcile(Key(NAMESPACE, "orders"))
+        found = consumer_from(json.loads(self.kubectl("get", "evc", "orders", "-o", "json")))
+        return "".join(each.message for each in found.status.conditions if (each.type, each.status) == STALLED)
+
+    async def until_pod(self, ordinal: int) -> Manifest:
+        async with asyncio.timeout(HANG_SECONDS):
+            while (found := await self.api.get(POD, NAMESPACE, f"orders-host-{ordinal}")) is None:
+                await asyncio.sleep(0.5)
+        return found
+
+    async def replicas(self) -> int:
+        found = await self.api.get(STATEFUL_SET, NAMESPACE, "orders-host")
+        return int(found["spec"]["replicas"]) if found else 0
+
+    def run_on_the_node(self, pod: str) -> None:
+        """Bind a pod as a scheduler does, and run it as a kubelet does, which then dies."""
+        binding: dict[str, Any] = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}}
+        binding["target"] = {"apiVersion": "v1", "kind": "Node", "name": NODE}
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/binding"
+        self.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(binding))
+        status = json.dumps({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}})
+        self.kubectl("patch", "pod", pod, "--subresource=status", "--type=merge", "-p", status)
+
+
+STALLED = ("Stalled", "True")
+
+
+def local_cluster(*arguments: str) -> int:
+    return subprocess.run([sys.executable, "-m", "local_cluster", *arguments], check=False).returncode
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    cluster = Cluster(LAYOUT, NETWORK)
+    ran_before = cluster.runs()
+    assert ran_before or local_cluster("up") == 0
+    defined = bool(cluster.kubectl("get", "crd", CRD, "--ignore-not-found", "-o", "name").strip())
+    try:
+        if not defined:
+            cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/eventconsumers.yaml"))
+            cluster.kubectl("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=60s")
+        cluster.kubectl("create", "namespace", NAMESPACE)
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
+        cluster.kubectl("create", "-f", "-", stdin=json.dumps(node))
+        settings = client.Configuration()
+        await config.load_kube_config(config_file=str(LAYOUT.kubeconfig), client_configuration=settings)
+        async with client.ApiClient(settings) as connection:
+            yield World(cluster, KubernetesApi(connection))
+    finally:
+        cluster.kubectl("delete", "node", NODE, "--ignore-not-found")
+        cluster.kubectl("-n", NAMESPACE, "delete", "pods", "--all", "--force", "--grace-period=0")
+        cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found")
+        if not defined:
+            cluster.kubectl("delete", "crd", CRD)
+        if not ran_before:
+            local_cluster("down")
+
+
+async def test_the_only_host_is_replaced_until_its_pod_has_ended(world: World) -> None:
+    spec = SPEC | {"scaling": {"mode": "Fixed", "replicas": 1}, "pods": NOWHERE}
+    world.kubectl("apply", "-f", "-", stdin=json.dumps(event_consumer("orders", spec, NAMESPACE)))
+    await world.stalled()
+    first = await world.until_pod(0)
+    world.run_on_the_node("orders-host-0")
+    # As the taint manager does after 300 s; the grace period is over at once, and 60 s later it is sure.
+    world.kubectl("delete", "pod", "orders-host-0", "--wait=false", "--grace-period=1")
+    assert "is being deleted" not in await world.stalled()
+    assert await world.replicas() == 1
+    await asyncio.sleep(62)
+    said = await world.stalled()
+    assert "pod orders-host-0 is being deleted and has not ended since" in said
+    assert f"node {NODE} does not answer; another pod replaces it" in said
+    assert (await world.until_pod(1))["metadata"]["labels"]["app.kubernetes.io/component"] == "host"
+    assert (await world.until_pod(0))["metadata"]["uid"] == first["metadata"]["uid"]  # nobody ended it
+    # A remedy of the message.
+    world.kubectl("delete", "pod", "orders-host-0", "--force", "--grace-period=0")
+    async with asyncio.timeout(HANG_SECONDS):
+        while (await world.until_pod(0))["metadata"]["uid"] == first["metadata"]["uid"]:
+            await asyncio.sleep(0.5)
+    assert "is being deleted" not in await world.stalled()
+    assert await world.replicas() == 1
