@@ -10,6 +10,7 @@ from docs.generate import cli as clidoc
 from docs.generate import conditions as conditionsdoc
 from docs.generate import events as eventsdoc
 from docs.generate import figures as figuresdoc
+from docs.generate import json_columns as columnsdoc
 from docs.generate import properties as propertiesdoc
 from docs.generate import settings as settingsdoc
 from docs.generate.messages import templates
@@ -25,12 +26,13 @@ from eventconsumer_operator.conditions import messages
         ("events", eventsdoc.page),
         ("settings", settingsdoc.page),
         ("properties", propertiesdoc.page),
+        ("json-columns", columnsdoc.page),
         ("cli", clidoc.page),
     ],
 )
 def test_the_page_is_what_the_code_says(name: str, made: Callable[[], str]) -> None:
     page = DOCS / f"reference/{name}.md"
-    assert page.read_text() == made(), f"run `python -m docs.generate.{name} > docs/reference/{name}.md`"
+    assert page.read_text() == made(), f"run `python -m docs.generate.{name.replace('-', '_')} > docs/reference/{name}.md`"
 
 
 def test_every_condition_and_reason_has_a_meaning() -> None:

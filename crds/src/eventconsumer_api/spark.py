@@ -351,8 +351,8 @@ class Body(Model):
         alias="schema",
         max_length=16_384,
         description="Json: columns of the body as Spark DDL: id BIGINT NOT NULL, name STRING, at TIMESTAMP. A body "
-        "with a value that does not fit exactly goes to the quarantine: see the page json-columns.md. Avro: the schema of "
-        "the column body as Avro JSON (reader schema). Empty: the newest schema of the events in each batch.",
+        "with a value that does not fit exactly goes to the quarantine: see the page json-columns.md. Avro: the "
+        "schema of the column body as Avro JSON (reader schema). Empty: the newest schema of the events in each batch.",
     )
     times: dict[Annotated[str, Field(min_length=1, max_length=256)], TimeForm] = Field(
         default={},

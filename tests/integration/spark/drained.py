@@ -65,7 +65,9 @@ class DrainedBatch:
     files: list[BatchFile] = field(default_factory=list)
     events: list[dict[str, object]] = field(default_factory=list)
 
-    def slot(self, partition: str, first: int, count: int, body: Callable[[int], bytes] | None = None) -> BatchFile:
+    def slot(
+        self, partition: str, first: int, count: int, body: Callable[[int], bytes | None] | None = None
+    ) -> BatchFile:
         """Write one drained file and list it; `body` gives an event's body by its sequence number."""
         rows = [event(partition, number) for number in range(first, first + count)]
         if body:

@@ -93,13 +93,14 @@ def test_versions_of_a_schema_are_read_as_the_newest_and_errors_are_told_apart(
             (f"avro/binary+{B}", b"\x02\x02\xfe\xff\xff\xff\x0f"),  # a text of 2 GiB
             (f"avro/binary+{B}", b"\x02\x05"),  # no such branch of the union
             ("undecoded", one),
+            (f"avro/binary+{A}", one + b"eventconsumerEnd" + one),  # the mark of versions before this one
         ],
     )
     assert fitting == {0: {"id": 1, "note": None}, 1: {"id": 2, "note": "ä"}, 2: None, 3: None}
     assert causes == {
         4: f"schema {C} is not in the registry",
         **dict.fromkeys((5, 6, 7), NO_ID[RegistryType.AZURE]),
-        **dict.fromkeys((8, 9), f"not in Avro of schema {A}"),
+        **dict.fromkeys((8, 9, 14), f"not in Avro of schema {A}"),
         **dict.fromkeys((10, 11, 12), f"not in Avro of schema {B}"),
         13: UNDECODED_MESSAGE,
     }

@@ -83,6 +83,15 @@ def test_parquet_is_a_folder_a_batch_and_a_retry_replaces_it_with_its_quarantine
     assert not list(list_files(consumer.spark, folder))
 
 
+@pytest.mark.parametrize("trial", [False, True], ids=["Parquet", "trial of Delta"])
+def test_a_batch_without_a_body_that_fits_is_all_quarantine(consumer: Consumer, trial: bool) -> None:
+    consumer.drained.slot("0", 0, 3, body=lambda _: b"\xff")
+    form = OutputFormat.DELTA if trial else OutputFormat.PARQUET
+    batch = consumer.batch(consumer.job(1, format=form, body={"type": "Json"}, partitionByDate=True))
+    done = write_batch(replace(batch, trial=trial))
+    assert (done.rows, done.quarantined_rows) == (0, 3)
+
+
 def test_small_files_are_compacted_when_there_are_enough_and_rows_stay(
     consumer: Consumer, service: BlobServiceClient
 ) -> None:

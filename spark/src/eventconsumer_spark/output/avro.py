@@ -9,6 +9,7 @@ attempts would change the second one, so the first one keeps its choice with its
 """
 
 import json
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -34,8 +35,9 @@ NO_ID = {
 TOO_MANY = f"the batch has more than {MAX_SCHEMAS} schemas"
 
 _PARSED = "_parsed"
-_END = b"eventconsumerEnd"
-"""Behind each body: a body that is longer or shorter than its schema says does not end with it."""
+_END_BYTES = 16
+"""Length of the random bytes behind each body: a body that is longer or shorter than its schema says does not end with
+them. No sender can know them, so no body can have them in itself."""
 _FIELD = "spec.spark.output.body.schema"
 
 
@@ -140,14 +142,15 @@ def split_avro(events: DataFrame, schemas: Schemas) -> Split:
     if not schemas.reader:
         return separate(events, no_body, None, cause)
     payload = F.col("body") if schemas.kind is RegistryType.AZURE else F.expr("substring(body, 6)")
-    data = F.when(~no_body & ~undecoded, F.concat(payload, F.lit(bytearray(_END))))
+    end = F.lit(bytearray(secrets.token_bytes(_END_BYTES)))
+    data = F.when(~no_body & ~undecoded, F.concat(payload, end))
     parsed = F.when(F.lit(False), _decoded(data, schemas.reader, schemas.reader))
     for each, writer in schemas.writers.items():
         parsed = parsed.when(found == each, _decoded(data, writer, schemas.reader))
     # An observed plan stops the optimizer, which would decode once for each use of the result.
     marked = events.withColumn(_PARSED, parsed).observe("decoded", F.count(F.lit(1)).alias("events"))
     whole = F.col(_PARSED)
-    fits = no_body | F.coalesce(whole["end"] == F.lit(bytearray(_END)), F.lit(False))
+    fits = no_body | F.coalesce(whole["end"] == end, F.lit(False))
     return separate(marked, fits, whole["value"], cause, events.columns)
 
 
@@ -157,7 +160,7 @@ def _decoded(data: Column, writer: str, reader: str) -> Column:
 
 def _whole(schema: str) -> str:
     """A record of a body and what follows it."""
-    end = {"type": "fixed", "name": "eventconsumer_end", "size": len(_END)}
+    end = {"type": "fixed", "name": "eventconsumer_end", "size": _END_BYTES}
     fields = [{"name": "value", "type": json.loads(schema)}, {"name": "end", "type": end}]
     return json.dumps({"type": "record", "name": "eventconsumer_whole", "fields": fields})
 

@@ -48,7 +48,8 @@ def write_folder(frame: DataFrame, folder: str, partition_by: Sequence[str] = ()
         if name != _SUCCESS and not name.startswith(mark):
             log.warning("removed %s: a superseded attempt wrote it", path)
             _files(spark, folder).delete(path, False)
-    found = spark.read.parquet(folder).count()
+    # With the schema: a folder without rows may have no file from which Spark could infer one.
+    found = spark.read.schema(frame.schema).parquet(folder).count()
     if found != rows:
         raise StorageError(
             f"{folder} has {found} rows, this attempt wrote {rows}: another program writes there: give each "
