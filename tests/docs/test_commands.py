@@ -13,7 +13,6 @@ import typer
 import yaml
 
 from docs.generate.pages import ROOT, Command, commands, pages
-from eventconsumer_operator.settings import parse_settings
 from eventconsumer_processor.cli import app as host_image
 
 VALUES = yaml.safe_load((ROOT / "helm/eventconsumer/values.yaml").read_text())
@@ -141,11 +140,6 @@ def exists(path: str) -> bool:
             return False
         node = node[name]
     return True
-
-
-@pytest.mark.parametrize("command", of("eventconsumer-operator"), ids=str)
-def test_the_operators_flags(command: Command) -> None:
-    parse_settings(command.words[1:], {"POD_NAMESPACE": "here"})
 
 
 @pytest.mark.parametrize("command", [*of("python"), *of(".venv/bin/python")], ids=str)
