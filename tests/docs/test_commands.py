@@ -13,7 +13,6 @@ import typer
 import yaml
 
 from docs.generate.pages import ROOT, Block, Command, blocks, commands, is_shell, names, pages
-from eventconsumer_operator.settings import parse_settings
 from eventconsumer_processor.cli import app as host_image
 
 VALUES = yaml.safe_load((ROOT / "helm/eventconsumer/values.yaml").read_text())
@@ -175,11 +174,6 @@ def test_values_for_set_are_quoted_in_texts(page: Path) -> None:
 def test_braces_that_a_shell_expands_are_found() -> None:
     assert unquoted_braces("helm upgrade --set a={x,y} --set 'b={c}' --set \"d={e}\" # {f} in `{g,h}`")[0] == "{x,y}"
     assert unquoted_braces("echo ${NAME}; jq '{a}'") == []
-
-
-@pytest.mark.parametrize("command", of("eventconsumer-operator"), ids=str)
-def test_the_operators_flags(command: Command) -> None:
-    parse_settings(command.words[1:], {"POD_NAMESPACE": "here"})
 
 
 @pytest.mark.parametrize("command", [*of("python"), *of(".venv/bin/python")], ids=str)

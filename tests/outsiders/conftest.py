@@ -31,3 +31,10 @@ def stage(
         os.environ.pop("AZURITE_BLOB_STORAGE_URL", None)
         with unclosed_sockets():
             live.stop(spark)
+
+
+@pytest.fixture
+def sockets() -> Iterator[None]:
+    """For tests that use the Spark session."""
+    with unclosed_sockets():
+        yield

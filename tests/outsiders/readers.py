@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from daft.io import AzureConfig, IOConfig
 from datafusion.object_store import MicrosoftAzure
-from pyarrow.fs import AzureFileSystem
+from pyarrow.fs import AzureFileSystem, FileSelector
 from pyiceberg.catalog import load_catalog
 
 from tests.outsiders.stage import Row, Stage, utc
@@ -97,15 +97,27 @@ def azure_files(azurite: AzuriteProcess) -> AzureFileSystem:
     )
 
 
+def _found(place: Place, path: str) -> dict[str, Any]:
+    """Arguments of PyArrow: a local folder, or the files of a folder in storage.
+
+    Its client of Azure takes the empty blob that Hadoop writes for a folder for a file; a local folder has none.
+    """
+    if place.local:
+        return {"source": place.url(path)}
+    storage = azure_files(place.azurite)
+    entries = storage.get_file_info(FileSelector(f"{place.container}/{path}", recursive=True))
+    files = [each.path for each in entries if each.path.endswith(".parquet")]
+    return {"source": files, "filesystem": storage}
+
+
 def read_pandas(place: Place, path: str) -> list[Row]:
-    where = {} if place.local else {"filesystem": azure_files(place.azurite)}
-    frame = pd.read_parquet(place.url(path).removeprefix("az://"), **where)
+    found = _found(place, path)
+    frame = pd.read_parquet(found.pop("source"), **found)
     return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
 
 
 def read_pyarrow(place: Place, path: str) -> list[Row]:
-    files = None if place.local else azure_files(place.azurite)
-    found: list[Row] = pq.read_table(place.url(path).removeprefix("az://"), filesystem=files).to_pylist()
+    found: list[Row] = pq.read_table(**_found(place, path)).to_pylist()
     return found
 
 

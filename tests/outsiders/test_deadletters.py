@@ -25,7 +25,7 @@ def read_json(place: Place, path: str) -> list[Row]:
 
 
 def read_pandas(place: Place, path: str) -> list[Row]:
-    return [pd.read_json(file, typ="series", convert_dates=False).to_dict() for file in files(place, path)]
+    return [pd.read_json(file, typ="series", dtype=False).to_dict() for file in files(place, path)]
 
 
 def read_polars(place: Place, path: str) -> list[Row]:

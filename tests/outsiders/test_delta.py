@@ -40,21 +40,21 @@ def read_datafusion(place: Place, path: str) -> list[Row]:
     return found
 
 
+ANYWHERE = (read_deltalake, read_pandas, read_polars, read_duckdb)
 every_reader = pytest.mark.parametrize(
-    "reader", [read_deltalake, read_pandas, read_polars, read_duckdb, read_datafusion]
+    ("reader", "where"),
+    # DataFusion 55 does not find the storage of a table that delta-rs has opened.
+    [(each, where) for each in ANYWHERE for where in ("local", "azure")] + [(read_datafusion, "local")],
 )
-everywhere = pytest.mark.parametrize("where", ["local", "azure"])
 Reader = Callable[[Place, str], list[Row]]
 
 
-@everywhere
 @every_reader
 def test_the_table_of_hosts_holds_each_event_once(stage: Stage, reader: Reader, where: str) -> None:
     found = in_order(reader(place(stage, stage.drained["Parquet"], where), PREFIX))
     assert [normal(row) for row in found] == [normal(row) for row in texts(stage.sent)]
 
 
-@everywhere
 @every_reader
 def test_the_table_of_the_spark_program_holds_the_committed_batches(stage: Stage, reader: Reader, where: str) -> None:
     found = in_order(reader(place(stage, stage.output, where), "delta_replays/again"))

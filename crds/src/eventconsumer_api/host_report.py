@@ -126,6 +126,9 @@ class TableReport(ShownReport):
     committed_at: AwareDatetime | None = Field(
         default=None, description="Last commit of the leading host; absent: none since it leads."
     )
+    log_retention_seconds: Seconds | None = Field(
+        default=None, description="Time for which old versions of the log are kept; absent: they are not removed."
+    )
 
 
 class NoticesReport(ShownReport):

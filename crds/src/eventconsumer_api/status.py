@@ -147,6 +147,11 @@ class TableStatus(ShownReport):
         default=None, description="Time of the commit of the oldest of them. Absent: none waits."
     )
     last_commit_time: datetime | None = Field(default=None, description="Time of the last commit to the table.")
+    log_retention_seconds: Count | None = Field(
+        default=None,
+        description="Time for which old versions of the log are kept, at most 100,000 of them: a stream may stop "
+        "that long. Absent: hosts do not remove them.",
+    )
 
 
 class NoticesStatus(ShownReport):

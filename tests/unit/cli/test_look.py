@@ -231,6 +231,7 @@ def test_table_shows_location_lag_and_problem(shell: Shell) -> None:
     live = TableReport(
         version=9, files=20, events=999_000, pending_files=2, pending_events=1100,
         oldest_pending_time=datetime.now(UTC) - timedelta(hours=2, minutes=30, seconds=10),
+        log_retention_seconds=604_800,
     )  # fmt: skip
     updates = {"fleet": leader.fleet.model_copy(update={"table": live}), "problems": (stopped,)}
     cluster.reports["orders-host-0"] = leader.model_copy(update=updates)
@@ -238,6 +239,7 @@ def test_table_shows_location_lag_and_problem(shell: Shell) -> None:
     for text in (
         "20 with 999,000 events",
         "1,100 events in 2 files, the oldest file is 2h30m old",
+        "for 7d, at most 100,000 versions",
         "TableInvalid: writer version 5: remove it",
         "kubectl eventconsumer audit orders -n shop",
     ):

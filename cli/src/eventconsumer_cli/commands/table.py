@@ -19,7 +19,7 @@ from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, TITLE
 from eventconsumer_cli.session import Session
-from eventconsumer_cli.text import PROGRAM, age, count, plural
+from eventconsumer_cli.text import PROGRAM, age, count, duration, plural
 from eventconsumer_cli.view import Look
 
 _FIELD = "spec.sink.table"
@@ -71,6 +71,7 @@ class Shown:
                 "seconds": None if lag is None else round(lag, 1),
             },
             "lastCommitTime": self.last_commit.isoformat() if self.last_commit else None,
+            "logRetentionSeconds": state.log_retention_seconds if state else None,
             "problem": self.problem or None,
         }
 
@@ -121,6 +122,7 @@ def view(look: Look, found: Shown) -> Iterator[RenderableType]:
         ("lag", _lag(found, now)),
         ("last commit", f"{age(found.last_commit, now)} ago" if found.last_commit else ""),
         ("commits", f"every {found.max_seconds} s, if there are new files" if found.max_seconds else ""),
+        ("log kept", _kept(state.log_retention_seconds) if state else ""),
     ):
         if value:
             grid.add_row(Text(name, style=TITLE), Text(clean_line(value)))
@@ -141,6 +143,10 @@ def _location(found: Shown) -> str:
 
 def _path(found: Shown) -> str:
     return f"{found.container}/{found.prefix}" if found.prefix else found.container
+
+
+def _kept(seconds: float | None) -> str:
+    return "" if seconds is None else f"for {duration(seconds)}, at most 100,000 versions: a stream may stop that long"
 
 
 def _lag(found: Shown, now: datetime) -> str:

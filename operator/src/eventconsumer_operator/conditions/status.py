@@ -154,6 +154,7 @@ def _table(report: TableReport | None, previous: TableStatus | None) -> TableSta
         pending_events=report.pending_events,
         oldest_pending_time=report.oldest_pending_time,
         last_commit_time=report.committed_at or (previous.last_commit_time if previous else None),
+        log_retention_seconds=None if report.log_retention_seconds is None else int(report.log_retention_seconds),
     )
 
 

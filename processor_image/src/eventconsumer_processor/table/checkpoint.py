@@ -130,11 +130,12 @@ async def _name(log_of_table: TableLog, version: int, facts: bytes) -> None:
             await log_of_table.blobs.put(name, facts, if_match=etag, if_absent=etag is None)
 
 
-async def remove_old_versions(log_of_table: TableLog, before: datetime) -> int:
-    """Remove the versions that a checkpoint from before a time makes unnecessary; returns their number.
+async def remove_old_versions(log_of_table: TableLog, before: datetime, below: int) -> int:
+    """Remove the versions that an old checkpoint makes unnecessary; returns their number.
 
-    Only a checkpoint up to the one that `_last_checkpoint` names counts: readers may begin there, and writers learn
-    from it that a version below is free again.
+    A checkpoint is old if it is from before a time, or of a version up to `below`. Only a checkpoint up to the one that
+    `_last_checkpoint` names counts: readers may begin there, and writers learn from it that a version below is free
+    again.
 
     Raises:
         StorageError: A request failed.
@@ -144,7 +145,7 @@ async def remove_old_versions(log_of_table: TableLog, before: datetime) -> int:
     old = [
         version
         for version, parts in listing.checkpoints.items()
-        if version <= named and all(info.last_modified < before for _, info in parts)
+        if version <= named and (version <= below or all(info.last_modified < before for _, info in parts))
     ]
     if not old:
         return 0

@@ -28,6 +28,7 @@ FOLLOWED = 20  # files of a partition that are looked for one by one; more are l
 LOOKS_AT_ONCE = 16  # requests
 CHECKPOINT_VERSIONS = 100  # between two checkpoints of a small table
 CHECKPOINT_FILES = 1000  # files of the table for each further version between two checkpoints
+LOG_VERSIONS = 100_000  # in the log at most, and those up to a checkpoint: a listing of them takes 20 requests
 
 log = structlog.get_logger(__name__)
 
@@ -110,6 +111,7 @@ class Committer:
         if state is None or state.version < 0:
             return None
         waiting = [slot for slots in self._waiting.values() for slot in slots]
+        kept = state.log_retention
         return TableReport(
             version=min(state.version, COUNT_MAX),
             files=self._total("files"),
@@ -118,6 +120,7 @@ class Committer:
             pending_events=min(sum(slot.count for slot in waiting), COUNT_MAX),
             oldest_pending_time=min((slot.committed_at for slot in waiting), default=None),
             committed_at=self._committed_at,
+            log_retention_seconds=None if kept is None else kept.total_seconds(),
         )
 
     def _total(self, what: str) -> int:
@@ -217,6 +220,6 @@ class Committer:
         try:
             await checkpoint.write(self._log, state.version)
             if (kept := state.log_retention) is not None:
-                await checkpoint.remove_old_versions(self._log, self._now() - kept)
+                await checkpoint.remove_old_versions(self._log, self._now() - kept, state.version - LOG_VERSIONS)
         except (StorageError, ValueError) as error:  # readers need more requests meanwhile
             log.warning("failed to write a checkpoint of the table, or to remove old versions", error=str(error))

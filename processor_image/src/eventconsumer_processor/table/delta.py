@@ -53,8 +53,9 @@ PROPERTIES: Mapping[str, str] = {
     # VACUUM deletes files that the table does not use any more, after this time. It must not delete a file of the
     # chain: its name could be written again. Spark and delta-rs refuse a shorter time in the command.
     "delta.deletedFileRetentionDuration": _FOREVER,
-    # Old versions of the log are removed after a checkpoint; a day of commits at one in a second is 86,400 blobs.
-    "delta.logRetentionDuration": "interval 1 days",
+    # Old versions of the log are removed after a checkpoint. A stream continues at the version after its last one, so
+    # this is the time for which it may stop.
+    "delta.logRetentionDuration": "interval 7 days",
     "delta.checkpointInterval": "100",  # of other writers; the default of 10 is for large commits
     "delta.dataSkippingStatsColumns": "sequence_number,enqueued_time,partition_id",  # of other writers
 }

@@ -474,6 +474,7 @@ def test_silent_hosts_do_not_wipe_out_what_they_said() -> None:
 def test_the_table_is_shown_as_its_last_report_shows_it() -> None:
     spec = SCALED | {"sink": SCALED["sink"] | {"table": {"maxSeconds": 10}}}
     table = TableReport(version=3, files=5, events=50, pending_files=2, pending_events=8, oldest_pending_time=NOW)
+    table = table.model_copy(update={"log_retention_seconds": 604_800})
     leader = fleet().model_copy(update={"table": table.model_copy(update={"committed_at": NOW})})
     before = status_of(healthy(spec=spec, reports={"orders-host-0": report(fleet=leader)}))
     shown = table.model_dump(exclude={"committed_at"}) | {"last_commit_time": NOW}

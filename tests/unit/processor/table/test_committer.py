@@ -317,7 +317,7 @@ async def test_a_checkpoint_replaces_the_versions_before_it(tmp_path: Path) -> N
         table.seconds += 86_400 if round_ == 8 else 3600
         await table.write(PARTITIONS[round_ % 2], 2)
         await committer.advance(PARTITIONS)
-    table.seconds += 86_400 * 2
+    table.seconds += 86_400 * 8
     for _ in range(6):
         await table.write("0", 2)
         await committer.advance(PARTITIONS)
@@ -453,9 +453,22 @@ async def test_versions_are_removed_only_if_the_last_checkpoint_is_named(tmp_pat
     named = table.store.blobs[f"{LOG}_last_checkpoint"].data
     assert await checkpoint.write(log, 3)
     table.store.blobs[f"{LOG}_last_checkpoint"].data = named
-    await checkpoint.remove_old_versions(log, EPOCH + timedelta(days=9))
+    await checkpoint.remove_old_versions(log, EPOCH + timedelta(days=9), -1)
     assert {f"{LOG}{version:020d}.json" for version in (1, 2, 3)} <= set(table.store.blobs)
     assert f"{LOG}{0:020d}.json" not in table.store.blobs
+
+
+async def test_versions_are_removed_by_age_or_by_number_whichever_is_first() -> None:
+    table = Table()
+    for _ in range(4):
+        await table.write("0", 2)
+        await table.committer().advance(PARTITIONS)
+    log = TableLog(table.store, "p", Here())
+    for version in (1, 3):
+        assert await checkpoint.write(log, version)
+    assert await checkpoint.remove_old_versions(log, EPOCH, 0) == 0, "none is older"
+    assert await checkpoint.remove_old_versions(log, EPOCH, 2) == 1
+    assert f"{LOG}{0:020d}.json" not in table.store.blobs and f"{LOG}{1:020d}.json" in table.store.blobs
 
 
 async def test_an_older_checkpoint_does_not_replace_the_last_one() -> None:

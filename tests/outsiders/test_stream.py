@@ -1,0 +1,103 @@
+"""A Spark stream on the table over the files: across a weekend without it, and across retention."""
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.storage.blob.aio import BlobServiceClient
+from pyspark.errors import StreamingQueryException
+
+from eventconsumer_processor.audit.container import StoreContainer
+from eventconsumer_processor.audit.tablelog import TableLog
+from eventconsumer_processor.audit.tableprune import remove_files
+from eventconsumer_processor.confined.reader import Reader
+from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_processor.table.committer import Committer, Segment
+from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
+from tests.integration.spark import live
+from tests.outsiders.stage import Stage
+from tests.unit.processor.auditing import ERA, World
+
+pytestmark = pytest.mark.usefixtures("sockets")
+EVENTS = 10
+WEEKEND = timedelta(days=3)
+
+
+class Orders:
+    """A consumer's table whose clock the test moves, and a stream that reads it."""
+
+    def __init__(self, stage: Stage, folder: Path) -> None:
+        self.stage, self.folder = stage, folder
+        self.container = stage.azurite.container()
+        self.path = live.folder(self.container, stage.azurite).child("p")
+        self.now = datetime.now(UTC)
+        self.files = 0
+        self.seen: list[int] = []
+
+    def drain(self, files: int, *, first: bool = False) -> None:
+        """Write files and register each in a version of its own, with a checkpoint at every second one."""
+
+        async def go(store: AzureBlobStore) -> None:
+            world = World(files=store)
+            if first:
+                await store.ensure_container()
+                await world.begin(p0=0)
+            segment = Segment(ERA, lambda partition: Chain(store, "p", ERA, partition))
+            for _ in range(files):
+                start = EVENTS * self.files
+                await world.file("0", start, range(start, start + EVENTS))
+                self.files += 1
+                made = Committer(
+                    store, "p", "c", [segment], now=lambda: self.now, confined=Reader(), checkpoint_versions=2
+                )
+                await made.advance(["0"])
+
+        self._run(go)
+
+    def retain(self, files: int) -> None:
+        """Remove the first files from the table, as retention does first."""
+
+        async def go(store: AzureBlobStore) -> None:
+            keys = [((ERA, "0"), EVENTS * number) for number in range(files)]
+            await remove_files(TableLog(StoreContainer(store), "p/", Reader()), store, keys, self.now)
+
+        self._run(go)
+
+    def _run(self, go: Any) -> None:
+        async def opened() -> None:
+            access = self.stage.azurite.connection_string
+            async with BlobServiceClient.from_connection_string(access, **client_options()) as service:
+                work: Coroutine[Any, Any, None] = go(AzureBlobStore(service, self.container, lambda _, __: None))
+                await work
+
+        asyncio.run(opened())
+
+    def stream(self, **options: str) -> None:
+        """Run the query until it has read all that is there; it continues at its checkpoint."""
+        rows = self.stage.spark.readStream.format("delta").options(**options).load(self.path)
+
+        def take(batch: Any, _: int) -> None:
+            self.seen += [row[0] for row in batch.select("sequence_number").collect()]
+
+        writing = rows.writeStream.foreachBatch(take).option("checkpointLocation", str(self.folder / "checkpoint"))
+        writing.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_a_stream_continues_after_a_weekend_and_after_retention(stage: Stage, tmp_path: Path) -> None:
+    orders = Orders(stage, tmp_path)
+    orders.drain(3, first=True)
+    orders.stream(skipChangeCommits="true")
+    assert sorted(orders.seen) == list(range(3 * EVENTS))
+
+    orders.now += WEEKEND
+    orders.drain(4)
+    orders.retain(2)
+    orders.drain(1)
+    with pytest.raises(StreamingQueryException, match="DELTA_SOURCE"):
+        orders.stream()
+    orders.seen = [number for number in orders.seen if number < 3 * EVENTS]
+    orders.stream(skipChangeCommits="true")
+    assert sorted(orders.seen) == list(range(8 * EVENTS)), "each event once"
