@@ -332,12 +332,12 @@ def rival(partition: str, group: str, *, reader: bool, name: str = "") -> Proble
         name: The name that the other reader gave to its link, such as the name of a pod; empty: none.
     """
     if reader:
-        who = f"another reader of consumer group {group}" + (f", with the name {name}," if name else "")
         return Problem(
             field=f"{HUB}.consumerGroup",
             reason=Reason.FENCED,
-            message=f"{who} takes partition {partition} repeatedly, with an equal "
-            "or higher epoch, and holds none of these leases: stop it, or give each program a separate consumer group",
+            message=f"another reader of consumer group {group} (name: {name or 'none'}) takes partition {partition} "
+            "repeatedly, with an equal or higher epoch, and holds none of these leases: stop it, or give each program "
+            "a separate consumer group",
         )
     return Problem(
         field=f"{SINK}.prefix",

@@ -79,7 +79,7 @@ def test_a_rival_with_leases_of_its_own_is_named_by_its_pod(consumer: MakeConsum
     for host, other in ((first, second), (second, first)):
         problem = by_name[host.name]
         assert problem.field == "spec.eventHub.consumerGroup"
-        assert f"another reader of consumer group $Default, with the name {other.name}, takes" in problem.message
+        assert f"another reader of consumer group $Default (name: {other.name}) takes" in problem.message
     assert {link["name"] for link in orders.emulator.admin.links(kind="reader")} <= {first.name, second.name}
 
 
