@@ -44,7 +44,7 @@ class Reason(StrEnum):
     STORAGE_UNAUTHORIZED = "StorageUnauthorized"  # storage rejects the credential
     STORAGE_REFUSED = "StorageRefused"  # a policy, a lease or the state of a blob or container forbids a request
     CONTAINER_INVALID = "ContainerInvalid"  # storage rejects the container's name, or the container does not exist
-    LEASE_INVALID = "LeaseInvalid"  # a lease blob cannot be read
+    LEASE_INVALID = "LeaseInvalid"  # a lease blob cannot be read, or names an owner that does not see the hosts
     CHAIN_INVALID = "ChainInvalid"  # another program changed or removed a file of the chain, or a record
     TABLE_INVALID = "TableInvalid"  # the log of the table is damaged, or the table needs another writer
     RETENTION_BLOCKED = "RetentionBlocked"  # files that are due cannot be removed

@@ -18,8 +18,6 @@ writes. So it never changes. The first host takes the spelling of the blobs that
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pydantic import ValidationError
-
 from eventconsumer_api.identity import RECORD_MAX_BYTES, LeaseRecord, lease_record_name
 from eventconsumer_processor.errors import LeasesAmbiguous
 from eventconsumer_processor.lease.azuresdk import CHECKPOINT, OWNERSHIP, Names
@@ -76,7 +74,7 @@ async def spellings(blobs: BlobStore, names: Names) -> list[str]:
             folder
             for outer in found
             for folder in await blobs.folders(outer)
-            if folder.removeprefix(outer).rstrip("/").lower() in wanted
+            if _is_one(folder.removeprefix(outer).rstrip("/"), wanted)
         ]
     return [folder.removeprefix(start).rstrip("/") for folder in found]
 
@@ -88,15 +86,30 @@ async def spelled(blobs: BlobStore, names: Names) -> Names:
         LeasesAmbiguous: There is no record, and there are blobs under several spellings.
         StorageError: A request failed, or the record cannot be parsed.
     """
+    name = lease_record_name(names.home)
     try:
-        record = await blobs.read(lease_record_name(names.home), RECORD_MAX_BYTES)
+        record = await blobs.read(name, RECORD_MAX_BYTES)
         if record is not None:
-            return replace(names, spelling=LeaseRecord.model_validate_json(record.data).spelling)
+            return replace(names, spelling=_recorded(LeaseRecord.model_validate_json(record.data), names))
         found = await find_groups(blobs, names)
     except NotFound:  # the container
         return replace(names, spelling="")
-    except ValidationError:
-        raise Damaged(f"cannot parse the record {lease_record_name(names.home)}: restore it from a backup") from None
+    except ValueError:  # also pydantic's
+        raise Damaged(f"cannot parse the record {name}: restore it from a backup") from None
     if len(found) > 1:
         raise LeasesAmbiguous([group.names.folder.rstrip("/") for group in found])
     return replace(names, spelling=found[0].names.spelling if found else "")
+
+
+def _recorded(record: LeaseRecord, names: Names) -> str:
+    """The spelling in a record; raises ValueError if it is one of other names."""
+    if record.spelling:
+        parts = zip(record.spelling.split("/"), names.levels, strict=True)
+        if not all(_is_one(name, wanted) for name, wanted in parts):
+            raise ValueError("these are other names")
+    return record.spelling
+
+
+def _is_one(name: str, wanted: tuple[str, ...]) -> bool:
+    """Whether a name is one of these, which are in lower case; all names of Event Hubs are in ASCII."""
+    return name.isascii() and name.lower() in wanted

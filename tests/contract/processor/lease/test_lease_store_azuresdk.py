@@ -10,6 +10,7 @@ from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import FOREIGN_SECONDS, HANDOVER_SECONDS, AzureSdkStore
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_storage.errors import Damaged
 from tests.contract.processor.conftest import World
 from tests.support.fakes.blobs import EPOCH
 
@@ -245,6 +246,10 @@ async def test_the_record_decides_the_spelling_for_good(world: World) -> None:
         await world.other.put("shop.example/orders/$default~identity.json", record(spelling))
         reached = (await listed(store_of(world))).checkpoint
         assert reached is not None and reached.sequence_number == number
+    for other in ("shop.example/orders", "shop.example/billing/$default", "shop.example/orders/$default/x"):
+        await world.other.put("shop.example/orders/$default~identity.json", record(other))
+        with pytest.raises(Damaged, match=r"cannot parse the record shop.example/orders/"):
+            await listed(store_of(world))
 
 
 async def test_a_partition_whose_owner_lives_under_another_spelling_is_left_to_it(world: World) -> None:
