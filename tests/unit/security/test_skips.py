@@ -29,15 +29,8 @@ def test_that_may():
 def test_a_skip_that_nobody_allowed_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "test_skips.py").write_text(TESTS.format(allowed=min(ALLOWED_SKIPS)))
     (tmp_path / "test_module.py").write_text("import pytest\npytest.importorskip('absent_module')\n")
-    words = [
-        "-c",
-        str(ROOT / "pyproject.toml"),
-        "-p",
-        "tests.conftest",
-        "--continue-on-collection-errors",
-        str(tmp_path),
-    ]
-    command = [sys.executable, "-m", "pytest", *words]
+    options = ["-c", str(ROOT / "pyproject.toml"), "-p", "tests.conftest", "--continue-on-collection-errors"]
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     assert "1 failed, 1 skipped, 3 errors in" in done.stdout, done.stdout
     assert "skipped: cc is not installed: install what is missing" in done.stdout
