@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.integration.spark import live
 from tests.integration.spark.conftest import unclosed_sockets
@@ -15,22 +16,28 @@ from tests.support.servers import EmulatorProcess
 
 
 @pytest.fixture(scope="session")
+def session(azurite: AzuriteProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session with the settings of the image."""
+    spark = live.start(fetch_jars(), azurite, tmp_path_factory.mktemp("spark") / "hosts")
+    spark.sparkContext.setLogLevel("ERROR")
+    yield spark
+    with unclosed_sockets():
+        live.stop(spark)
+
+
+@pytest.fixture(scope="session")
 def stage(
-    emulator_process: EmulatorProcess, azurite: AzuriteProcess, tmp_path_factory: pytest.TempPathFactory
+    emulator_process: EmulatorProcess,
+    azurite: AzuriteProcess,
+    session: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Stage]:
     """The consumer's files, table, dead letters and output of Spark."""
-    folder = tmp_path_factory.mktemp("outsiders")
-    spark = live.start(fetch_jars(), azurite, folder / "hosts")
-    spark.sparkContext.setLogLevel("ERROR")
-    try:
-        with unclosed_sockets():
-            made = build(emulator_process, azurite, spark, folder)
-        os.environ["AZURITE_BLOB_STORAGE_URL"] = emulated(azurite)
-        yield made
-    finally:
-        os.environ.pop("AZURITE_BLOB_STORAGE_URL", None)
-        with unclosed_sockets():
-            live.stop(spark)
+    with unclosed_sockets():
+        made = build(emulator_process, azurite, session, tmp_path_factory.mktemp("outsiders"))
+    os.environ["AZURITE_BLOB_STORAGE_URL"] = emulated(azurite)
+    yield made
+    del os.environ["AZURITE_BLOB_STORAGE_URL"]
 
 
 @pytest.fixture

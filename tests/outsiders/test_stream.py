@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from azure.storage.blob.aio import BlobServiceClient
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 
 from eventconsumer_processor.audit.container import StoreContainer
 from eventconsumer_processor.audit.tablelog import TableLog
@@ -18,7 +19,7 @@ from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.table.committer import Committer, Segment
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from tests.integration.spark import live
-from tests.outsiders.stage import Stage
+from tests.support.azurite import AzuriteProcess
 from tests.unit.processor.auditing import ERA, World
 
 pytestmark = pytest.mark.usefixtures("sockets")
@@ -29,10 +30,10 @@ WEEKEND = timedelta(days=3)
 class Orders:
     """A consumer's table whose clock the test moves, and a stream that reads it."""
 
-    def __init__(self, stage: Stage, folder: Path) -> None:
-        self.stage, self.folder = stage, folder
-        self.container = stage.azurite.container()
-        self.path = live.folder(self.container, stage.azurite).child("p")
+    def __init__(self, spark: SparkSession, azurite: AzuriteProcess, folder: Path) -> None:
+        self.spark, self.azurite, self.folder = spark, azurite, folder
+        self.container = azurite.container()
+        self.path = live.folder(self.container, azurite).child("p")
         self.now = datetime.now(UTC)
         self.files = 0
         self.seen: list[int] = []
@@ -57,18 +58,20 @@ class Orders:
 
         self._run(go)
 
-    def retain(self, files: int) -> None:
-        """Remove the first files from the table, as retention does first."""
+    def retain(self, files: int, *, tombstones: bool = False) -> None:
+        """Remove the first files from the table, as retention does first; then empty them, as it does next."""
 
         async def go(store: AzureBlobStore) -> None:
             keys = [((ERA, "0"), EVENTS * number) for number in range(files)]
             await remove_files(TableLog(StoreContainer(store), "p/", Reader()), store, keys, self.now)
+            for (era, partition), start in keys if tombstones else []:
+                await store.put(f"p/inc={era}/partition={partition}/from={start:020d}.parquet", b"")
 
         self._run(go)
 
     def _run(self, go: Any) -> None:
         async def opened() -> None:
-            access = self.stage.azurite.connection_string
+            access = self.azurite.connection_string
             async with BlobServiceClient.from_connection_string(access, **client_options()) as service:
                 work: Coroutine[Any, Any, None] = go(AzureBlobStore(service, self.container, lambda _, __: None))
                 await work
@@ -77,7 +80,7 @@ class Orders:
 
     def stream(self, **options: str) -> None:
         """Run the query until it has read all that is there; it continues at its checkpoint."""
-        rows = self.stage.spark.readStream.format("delta").options(**options).load(self.path)
+        rows = self.spark.readStream.format("delta").options(**options).load(self.path)
 
         def take(batch: Any, _: int) -> None:
             self.seen += [row[0] for row in batch.select("sequence_number").collect()]
@@ -86,8 +89,10 @@ class Orders:
         writing.trigger(availableNow=True).start().awaitTermination()
 
 
-def test_a_stream_continues_after_a_weekend_and_after_retention(stage: Stage, tmp_path: Path) -> None:
-    orders = Orders(stage, tmp_path)
+def test_a_stream_continues_after_a_weekend_and_after_retention_and_never_misses_rows_silently(
+    session: SparkSession, azurite: AzuriteProcess, tmp_path: Path
+) -> None:
+    orders = Orders(session, azurite, tmp_path)
     orders.drain(3, first=True)
     orders.stream(skipChangeCommits="true")
     assert sorted(orders.seen) == list(range(3 * EVENTS))
@@ -101,3 +106,8 @@ def test_a_stream_continues_after_a_weekend_and_after_retention(stage: Stage, tm
     orders.seen = [number for number in orders.seen if number < 3 * EVENTS]
     orders.stream(skipChangeCommits="true")
     assert sorted(orders.seen) == list(range(8 * EVENTS)), "each event once"
+
+    orders.drain(2)
+    orders.retain(9, tombstones=True)
+    with pytest.raises(StreamingQueryException, match="FAILED_READ_FILE"):
+        orders.stream(skipChangeCommits="true")

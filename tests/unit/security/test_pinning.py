@@ -42,7 +42,7 @@ def test_images_install_by_hash_only(path: Path) -> None:
 def test_the_development_environment_builds_with_pinned_backends() -> None:
     text = (ROOT / "local/bootstrap").read_text() + (ROOT / "Makefile").read_text()
     installs = [line for line in text.splitlines() if re.search(r"uv\S* pip (sync|install) .*--require-hashes", line)]
-    assert len(installs) == 3
+    assert len(installs) == 4
     for install in installs:
         assert "--build-constraints requirements/build.txt" in install, install
 
