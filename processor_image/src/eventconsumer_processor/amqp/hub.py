@@ -321,7 +321,8 @@ def events_at(where: str | datetime) -> str:
     if isinstance(where, datetime):
         milliseconds = calendar.timegm(where.utctimetuple()) * 1000 + where.microsecond // 1000
         return f"amqp.annotation.x-opt-enqueued-time >= '{milliseconds}'"
-    return f"amqp.annotation.x-opt-offset >= '{where}'"
+    quoted = where.replace("'", "''")  # an offset may come from a lease that another program wrote
+    return f"amqp.annotation.x-opt-offset >= '{quoted}'"
 
 
 def _signing_in(access: HubAccess) -> tuple[str, Endpoint, Callable[[str], TokenSource]]:
