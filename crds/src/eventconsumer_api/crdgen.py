@@ -117,7 +117,7 @@ def _name_rules(node: Schema, where: str) -> Iterator[Schema]:
             "rule": f"self.all(key, size(key) >= {least}{upper})",
             "message": f"{field}: keys have {least} to {most if most is not None else 'any number of'} characters",
         }
-    if names.keys() - {"type"}:
+    if names.keys() - {"type", TOLD}:
         raise UnsupportedSchemaError(f"{where}: no rule for keys with {', '.join(sorted(names))}")
 
 

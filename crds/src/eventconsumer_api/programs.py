@@ -60,7 +60,15 @@ EnvName = Annotated[
         json_schema_extra=told("use letters, digits and _, such as APP_LEVEL"),
     ),
 ]
-EnvPrefix = Annotated[str, Field(min_length=2, max_length=64, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+EnvPrefix = Annotated[
+    str,
+    Field(
+        min_length=2,
+        max_length=64,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        json_schema_extra=told("use letters, digits and _, such as APP_"),
+    ),
+]
 MountPath = Annotated[
     str,
     Field(

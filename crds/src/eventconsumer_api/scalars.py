@@ -40,7 +40,15 @@ ObjectName = Annotated[
     ),
 ]
 """Name of a Kubernetes object."""
-PartitionId = Annotated[str, Field(min_length=1, max_length=8, pattern=r"^[0-9]+$")]
+PartitionId = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=8,
+        pattern=r"^[0-9]+$",
+        json_schema_extra=told("use the number of a partition in quotes"),
+    ),
+]
 JavaMemory = Annotated[
     str,
     Field(

@@ -160,6 +160,14 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
         raise insecure(credential, "asks for a connection without TLS (UseDevelopmentEmulator=true)")
     if not allow_insecure:
         refuse_named(credential, hub_problem(host, suffixes))
+    asked = parts.get("transporttype", "")
+    if asked and asked.lower() != config.transport.value.lower():
+        # Not followed: the operator, which reads no Secret, opens the port of spec.eventHub.transport alone.
+        log.warning(
+            "the connection string asks for another transport than spec.eventHub.transport, which decides",
+            secret=credential.secret,
+            transport=config.transport.value,
+        )
     name = config.name or entity or ""
     return HubAccess(host, name, config.consumer_group, connection_string=text, transport=config.transport)
 

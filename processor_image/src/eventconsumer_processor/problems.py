@@ -150,9 +150,9 @@ def diverged(partition: str, ours: EventMark, hubs: EventMark, why: str) -> Prob
     return Problem(
         field=f"{HUB}.name",
         reason=Reason.HUB_DIVERGED,
-        message=f"partition {partition} is not read: {why}. If the hub gets its old events again, reading continues "
-        f"automatically. To continue with the events that it has now, {_ACCEPT}. After a forced failover, or if the "
-        f"hub was created again, sequence numbers are used again: the last event that was read before is "
+        message=f"partition {partition}: {why}, so it is not read. If the hub gets its old events again, reading "
+        f"continues automatically. To continue with the events that it has now, {_ACCEPT}. After a forced failover, or "
+        "if the hub was created again, sequence numbers are used again: the last event that was read before is "
         f"{shown(ours)}, the last event in the Event Hub is {shown(hubs)}",
     )
 

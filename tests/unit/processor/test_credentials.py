@@ -12,6 +12,7 @@ from azure.core.pipeline.transport import AsyncHttpResponse, AsyncHttpTransport
 from azure.identity.aio import WorkloadIdentityCredential
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES
@@ -47,12 +48,24 @@ def test_entity_path_or_the_spec_names_the_hub(tmp_path: Path) -> None:
     assert KEY not in repr(access)
 
 
+@pytest.mark.parametrize(("asked", "told"), [("AmqpWebSockets", 1), ("amqp", 0), ("", 0)])
+def test_the_spec_decides_the_transport_and_a_string_that_asks_for_another_is_named(
+    tmp_path: Path, asked: str, told: int
+) -> None:
+    with capture_logs() as logs:
+        access = hub_access(hub(tmp_path, f"{HUB};TransportType={asked}", name="orders"), False, AZURE_HUB_SUFFIXES)
+    assert access.transport == "Amqp"
+    assert len([entry for entry in logs if "another transport than spec.eventHub.transport" in entry["event"]]) == told
+
+
 @pytest.mark.parametrize(
     ("text", "fields", "reason", "part"),
     [
         (None, {}, MISSING, "Secret shop-secret, or its key connectionString, does not exist"),
         ("  ", {}, MISSING, "key connectionString of Secret shop-secret is empty"),
         ("nonsense", {}, INVALID, "part 1 is not of the form"),
+        (f'"{HUB}"', {}, INVALID, "must have no quotes"),
+        (HUB.replace("Endpoint=sb", "HostName=sb"), {}, INVALID, "copy the Event Hub-compatible endpoint"),
         (HUB, {}, INVALID, "add EntityPath=<hub>"),
         (f"{HUB};EntityPath=a", {"name": "b"}, INVALID, "but spec.eventHub.name is b"),
         (HUB, {"fully_qualified_namespace": "other.net"}, INVALID, "make them equal"),

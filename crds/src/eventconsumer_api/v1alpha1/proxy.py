@@ -4,10 +4,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules
+from eventconsumer_api.model import Model, rules, told
 from eventconsumer_api.secrets import SecretKeyRef
 
-NoProxyName = Annotated[str, Field(max_length=253, pattern=r"^\.?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")]
+NoProxyName = Annotated[
+    str,
+    Field(
+        max_length=253,
+        pattern=r"^\.?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$",
+        json_schema_extra=told("use a host name, or a domain with a dot before it, without a port"),
+    ),
+]
 
 
 class Proxy(Model):

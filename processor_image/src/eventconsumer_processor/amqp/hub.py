@@ -324,7 +324,8 @@ def events_at(where: str | datetime) -> str:
     """The filter for the event at an offset or a time, and all events after it."""
     if isinstance(where, datetime):
         return f"amqp.annotation.x-opt-enqueued-time >= '{milliseconds(where)}'"
-    return f"amqp.annotation.x-opt-offset >= '{where}'"
+    quoted = where.replace("'", "''")  # an offset may come from a lease that another program wrote
+    return f"amqp.annotation.x-opt-offset >= '{quoted}'"
 
 
 def _signing_in(access: HubAccess) -> tuple[str, Endpoint, Callable[[str], TokenSource]]:

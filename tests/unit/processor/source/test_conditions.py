@@ -21,6 +21,7 @@ from eventconsumer_processor.errors import (
     LinkStolen,
     PositionRefused,
 )
+from eventconsumer_processor.source.causes import cause_of
 from eventconsumer_processor.source.conditions import error_for, taker_of
 from eventconsumer_processor.source.sdk import source_error
 
@@ -66,6 +67,32 @@ def test_the_condition_decides(condition: str, expected: type[Exception]) -> Non
     link = AMQPLinkError(condition.encode() or ErrorCondition.UnknownError, description=TEXT.encode())
     assert type(source_error(link)) is expected
     assert type(source_error(wrapped(ConnectError, link))) is expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "part"),
+    [
+        ("com.microsoft:entity-disabled", "is disabled"),
+        ("amqp:resource-limit-exceeded", "a quota"),
+        ("amqp:not-allowed", "does not allow it"),
+        ("com.microsoft:argument-out-of-range", "an argument"),
+        ("amqp:internal-error", "internal error"),
+        ("com.microsoft:timeout", "in time"),
+        ("com.microsoft:server-busy", "limits the requests"),
+        ("amqp:link:detach-forced", ""),
+        ("com.microsoft:argument-error", ""),  # TEXT is about a position
+    ],
+)
+def test_a_condition_has_its_cause_from_both_receivers(condition: str, part: str) -> None:
+    link = AMQPLinkError(condition.encode(), description=TEXT.encode())
+    for error in (error_for(condition, TEXT), source_error(link), source_error(wrapped(ConnectError, link))):
+        cause = cause_of(error)
+        assert (part in cause.text) if cause else not part
+
+
+def test_a_name_of_a_user_selects_no_cause() -> None:
+    named = "Unauthorized access. 'Listen' claim(s) are required. Resource: 'sb://a/InvalidSignature-ExpiredToken'."
+    assert cause_of(error_for("amqp:unauthorized-access", named)) is None
 
 
 @pytest.mark.parametrize(
