@@ -9,10 +9,11 @@ HEAD = """\
 # JSON to columns
 
 Generated from the code by `python -m docs.generate.json_columns`. This is the table of conversions for
-[`spec.spark.output.body`](eventconsumer.md#specsparkoutputbody) with `type: Json` and a `schema`: what a column takes, by its
-type and the kind of the JSON value. A value is converted exactly, or the whole event goes to the quarantine; the cause names the
-column, its type and the kind of the value. Nothing is rounded, shifted, completed or cut. Binary floating point is the one exception: `FLOAT` and
-`DOUBLE` take the nearest value, as all readers of JSON do.
+[`spec.spark.output.body`](eventconsumer.md#specsparkoutputbody) with `type: Json` and a `schema`: what a column
+takes, by its type and the kind of the JSON value. A value is converted exactly, or the whole event goes to the
+quarantine; the cause names the column, its type and the kind of the value. Nothing is rounded, shifted, completed or
+cut. Binary floating point is the one exception: `FLOAT` and `DOUBLE` take the nearest value, as all readers of JSON
+do.
 
 ```yaml
 spec:
@@ -33,22 +34,24 @@ spec:
 TAIL = f"""
 All other kinds do not fit: a string is no number except for `DECIMAL`, and `1` is not true. Other types are refused.
 
-**Null and absent names** are null in the column. In a column with `NOT NULL` they do not fit; so a document of another kind, such as
-`{{}}`, is told apart by a column that it must have. Names are compared with their case.
+**Null and absent names** are null in the column. In a column with `NOT NULL` they do not fit; so a document of
+another kind, such as `{{}}`, is told apart by a column that it must have. Names are compared with their case.
 
-**Times.** `times` names the form of `TIMESTAMP` columns, with a dot before the field of a `STRUCT`, also in an `ARRAY` or `MAP`. Without it,
-the form is `Iso8601`, and a number does not fit, because its unit is unknown. A time without an offset is UTC; if
-`spark.sql.session.timeZone` has another value, it does not fit. More than six digits of a second do not fit unless the rest is zeros,
-as in times of .NET and Go: declare the column as `STRING`, or publish microseconds.
+**Times.** `times` names the form of `TIMESTAMP` columns, with a dot before the field of a `STRUCT`, also in an
+`ARRAY` or `MAP`. Without it, the form is `Iso8601`, and a number does not fit, because its unit is unknown. A time
+without an offset is UTC; if `spark.sql.session.timeZone` has another value, it does not fit. More than six digits of
+a second do not fit unless the rest is zeros, as in times of .NET and Go: declare the column as `STRING`, or publish
+microseconds.
 
-**Documents.** A body is exactly one JSON document (RFC 8259) in UTF-8, without a byte order mark. An object with a name twice does not fit, nor does
-half of a surrogate pair. At most {table.DEPTH_MAX} levels, {table.NUMBER_LENGTH_MAX} characters for a number and {table.NAME_LENGTH_MAX:,} for a
-name.
+**Documents.** A body is exactly one JSON document (RFC 8259) in UTF-8, without a byte order mark. An object with a
+name twice does not fit, nor does half of a surrogate pair. At most {table.DEPTH_MAX} levels,
+{table.NUMBER_LENGTH_MAX} characters for a number and {table.NAME_LENGTH_MAX:,} for a name.
 
-**Numbers.** The types that are exact take numbers of at most {table.DIGITS_MAX} digits. A number with an exponent has at most
-{table.EXPONENT_DIGITS_MAX} digits before it, and an exponent from -{table.EXPONENT_MAX} to {table.EXPONENT_MAX}; this also applies to `FLOAT`. If
-a column has a number with an exponent, a longer one elsewhere in the document, or a text like one, may send the event to the quarantine. `-0` is 0.
-A number that is too small for `FLOAT` or `DOUBLE` is 0, the nearest value.
+**Numbers.** The types that are exact take numbers of at most {table.DIGITS_MAX} digits. A number with an exponent has
+at most {table.EXPONENT_DIGITS_MAX} digits before it, and an exponent from -{table.EXPONENT_MAX} to
+{table.EXPONENT_MAX}; this also applies to `FLOAT`. Where such a column has a number with an exponent, a longer number
+elsewhere in the document, or a text like one, may send the event to the quarantine. `-0` is 0. A number that is too
+small for `FLOAT` or `DOUBLE` is 0, the nearest value.
 """
 _FORMS: Mapping[TimeForm, str] = {
     TimeForm.SECONDS: "`EpochSeconds`",

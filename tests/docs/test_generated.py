@@ -32,7 +32,9 @@ from eventconsumer_operator.conditions import messages
 )
 def test_the_page_is_what_the_code_says(name: str, made: Callable[[], str]) -> None:
     page = DOCS / f"reference/{name}.md"
-    assert page.read_text() == made(), f"run `python -m docs.generate.{name.replace('-', '_')} > docs/reference/{name}.md`"
+    assert page.read_text() == made(), (
+        f"run `python -m docs.generate.{name.replace('-', '_')} > docs/reference/{name}.md`"
+    )
 
 
 def test_every_condition_and_reason_has_a_meaning() -> None:

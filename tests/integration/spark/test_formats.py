@@ -215,7 +215,7 @@ def test_json_with_a_schema_is_parsed_and_what_does_not_fit_is_told_apart(spark:
     assert parsed == {n: value for n, (_, cause, value) in enumerate(ANY) if not cause}
     for frame in (result.fitting, result.unfit):
         plan = frame._jdf.queryExecution().executedPlan().toString()
-        assert plan.count("parse_json(") == 1
+        assert plan.count("parseJson(") == 1
 
 
 def test_a_schema_that_is_none_is_refused_with_the_field(spark: SparkSession) -> None:

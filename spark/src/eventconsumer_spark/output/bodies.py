@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from eventconsumer_api.capture import UNDECODED
 from eventconsumer_api.spark import Body, BodyType
 from eventconsumer_spark.errors import ConfigurationError
-from eventconsumer_spark.output.json_columns import Columns, document, lone_surrogate, valid
+from eventconsumer_spark.output.json_columns import Columns, document, is_whole, lone_surrogate, new_end, valid
 
 UNDECODED_MESSAGE = "an AMQP message that the host could not decode"
 NO_UTF8 = "not UTF-8"
@@ -24,7 +24,7 @@ NO_OBJECT = "not a JSON object"
 NO_DOCUMENT = "not one JSON document, or a name is twice in an object"
 HALF_PAIR = "JSON with half of a surrogate pair, which is no character"
 
-_DOCUMENT, _FIELDS, _VALUES, _PARSED = "_document", "_fields", "_values", "_parsed"
+_CAUSE, _DOCUMENT, _FIELDS, _VALUES, _PARSED = "_cause", "_document", "_fields", "_values", "_parsed"
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,17 @@ def split(events: DataFrame, body: Body) -> Split:
         fits = F.col("body").isNull() | F.coalesce(_PARSED, F.lit(False))
         return separate(parsed, fits, _text(), _unread().otherwise(NO_JSON), events.columns)
     utc = events.sparkSession.conf.get("spark.sql.session.timeZone") == "UTC"
-    columns = Columns(schema, body.times, _text(), utc)
-    readable = _unread().isNull() & ~lone_surrogate(_text())
-    marked = events.withColumn(_DOCUMENT, F.when(readable, document(_text())))
-    marked = marked.withColumn(_FIELDS, columns.fields(F.col(_DOCUMENT)))
-    marked = marked.withColumn(_VALUES, columns.values(F.col(_FIELDS)))
-    cause = F.when(F.col(_FIELDS).isNotNull(), columns.misfit(F.col(_FIELDS), F.col(_VALUES)))
-    cause = F.when(F.col(_DOCUMENT).isNull(), NO_DOCUMENT).when(F.col(_FIELDS).isNull(), NO_OBJECT).otherwise(cause)
-    cause = _unread().when(lone_surrogate(_text()), HALF_PAIR).otherwise(cause)
-    whole = F.struct(F.col(_VALUES).alias("value"), F.when(F.col("body").isNotNull(), cause).alias("cause"))
-    marked = _observed(marked.withColumn(_PARSED, whole).drop(_DOCUMENT, _FIELDS, _VALUES))
+    columns, end = Columns(schema, body.times, _text(), utc), new_end()
+    whole, fields, values, cause = (F.col(name) for name in (_DOCUMENT, _FIELDS, _VALUES, _CAUSE))
+    # One step for each result that is used more than once, so that each is computed once.
+    marked = events.withColumn(_CAUSE, _unread().when(lone_surrogate(_text()), HALF_PAIR))
+    marked = marked.withColumn(_DOCUMENT, F.when(cause.isNull(), document(_text(), end)))
+    marked = marked.withColumn(_FIELDS, F.when(is_whole(whole, end), columns.fields(whole)))
+    marked = marked.withColumn(_VALUES, columns.values(fields))
+    cause = F.when(cause.isNotNull(), cause).when(fields.isNotNull(), columns.misfit(fields, values))
+    cause = cause.when(is_whole(whole, end), NO_OBJECT).otherwise(NO_DOCUMENT)
+    parsed = F.struct(values.alias("value"), F.when(F.col("body").isNotNull(), cause).alias("cause"))
+    marked = _observed(marked.withColumn(_PARSED, parsed).drop(_CAUSE, _DOCUMENT, _FIELDS, _VALUES))
     value, cause = F.when(F.col("body").isNotNull(), F.col(_PARSED)["value"]), F.col(_PARSED)["cause"]
     return separate(marked, cause.isNull(), value, cause, events.columns)
 

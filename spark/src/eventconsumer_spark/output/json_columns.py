@@ -55,21 +55,29 @@ _PAIR = r"(?<!\\)((?:\\\\)*+)\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-f
 _HALF = r"(?<!\\)(?:\\\\)*+\\u[dD][89a-fA-F]"
 
 
-def document(text: Column) -> Column:
-    """The VARIANT of a text that is one JSON document, and nothing else; null: it is not.
+def new_end() -> str:
+    """A random text to put behind documents; see `document`."""
+    return secrets.token_hex(16)
 
-    Spark's parsers ignore what follows a document. So an array is parsed of the document and a random text, which no
-    sender can know. The random text is the array's second element if, and only if, exactly one document is before it:
-    a text that closes the array, or has a comma of its own, moves it or leaves it out.
+
+def document(text: Column, end: str) -> Column:
+    """A VARIANT with a text as its first element and `end` as its second, if the text is a JSON document; else null.
+
+    Spark's parsers ignore what follows a document. So an array is parsed of the text and a random text, which no sender
+    can know. That is the second element if, and only if, exactly one document is before it: a text that closes the
+    array, or has a comma of its own, moves it or leaves it out. `is_whole` tells.
     """
-    end = secrets.token_hex(16)
-    whole = F.try_parse_json(F.concat(F.lit("["), text, F.lit(f',"{end}"]')))
-    return let(whole, lambda each: F.when(F.try_variant_get(each, "$[1]", "string") == end, each))
+    return F.try_parse_json(F.concat(F.lit("["), text, F.lit(f',"{end}"]')))
+
+
+def is_whole(parsed: Column, end: str) -> Column:
+    """Whether a `document` was one document and nothing else; never null."""
+    return F.coalesce(F.try_variant_get(parsed, "$[1]", "string") == end, F.lit(False))
 
 
 def valid(text: Column) -> Column:
     """Whether a text is one JSON document, and nothing else; a name may be twice in an object. As `document`."""
-    end = secrets.token_hex(16)
+    end = new_end()
     strict = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}  # Spark's defaults accept invalid JSON
     whole = F.from_json(F.concat(F.lit("["), text, F.lit(f',"{end}"]')), T.ArrayType(T.StringType()), strict)
     return F.coalesce((F.size(whole) == 2) & (F.get(whole, F.lit(1)) == end), F.lit(False))  # noqa: PLR2004
@@ -117,7 +125,7 @@ class Columns:
                 )
 
     def fields(self, parsed: Column) -> Column:
-        """The columns of a `document` as a struct of VARIANTs; null: it is no object."""
+        """The columns of a whole `document` as a struct of VARIANTs; null: it is no object."""
         return F.try_variant_get(parsed, "$[0]", _carrier(self.schema))
 
     def values(self, fields: Column) -> Column:
