@@ -20,7 +20,15 @@ from eventconsumer_api.host_report import (
     TableReport,
     WatermarkReport,
 )
-from eventconsumer_api.status import Condition, EventConsumerStatus, LagStatus, SparkStatus
+from eventconsumer_api.status import (
+    Condition,
+    EventConsumerStatus,
+    HostsStatus,
+    HubStatus,
+    LagStatus,
+    PartitionsStatus,
+    SparkStatus,
+)
 from eventconsumer_operator import metrics as operator
 from eventconsumer_operator.keys import Key
 from eventconsumer_processor import metrics as host
@@ -79,7 +87,14 @@ def _status() -> EventConsumerStatus:
     condition = Condition(
         type="Stalled", status="True", reason="Fenced", message="", last_transition_time=NOW, observed_generation=1
     )
-    return EventConsumerStatus(conditions=[condition], lag=LagStatus(events=0, seconds=0), spark=SparkStatus())
+    return EventConsumerStatus(
+        conditions=[condition],
+        hub=HubStatus(created_at=NOW),
+        hosts=HostsStatus(desired=1),
+        partitions=PartitionsStatus(total=1, owned=0, unowned=1),
+        lag=LagStatus(events=0, seconds=0),
+        spark=SparkStatus(),
+    )
 
 
 def _report() -> HostReport:

@@ -206,7 +206,7 @@ def refusal(cause: str, component: str) -> str:
         remedy = f"raise the quota, or lower {field}"
     else:
         remedy = f"change the policy, or {field}"
-    return f"the API server refuses them: {cause[:_CAUSE_LIMIT]}: {remedy}"
+    return f"the API server refuses it: {cause[:_CAUSE_LIMIT]}: {remedy}"
 
 
 def pods_unready(pods: tuple[UnreadyPod, ...]) -> str:
