@@ -144,7 +144,7 @@ async def test_the_newest_refusal_is_read_once_in_a_while_and_only_while_pods_ar
             }
         )  # fmt: skip
 
-    create = "create Pod orders-host-1 in StatefulSet orders-host failed error: "
+    create = "Create Pod orders-host-1 in StatefulSet orders-host failed error: "
     event("old", f"{create}the first", "2026-11-21T11:00:00Z")
     event("new", f"(combined from similar events): {create}{QUOTA}", "2026-11-21T11:30:00Z")
     event("other", "another reason", "2026-11-21T11:50:00Z", reason="FailedUpdate")
