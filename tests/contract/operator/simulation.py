@@ -157,7 +157,7 @@ def failed_create(stateful_set: Manifest, name: str, error: str) -> Manifest:
             "uid": owner["uid"],
         },
         "type": "Warning", "reason": "FailedCreate", "source": {"component": "statefulset-controller"},
-        "message": f"create Pod {name} in StatefulSet {owner['name']} failed error: {text}",
+        "message": f"Create Pod {name} in StatefulSet {owner['name']} failed error: {text}",
         "firstTimestamp": now, "lastTimestamp": now, "count": 1,
     }  # fmt: skip
 

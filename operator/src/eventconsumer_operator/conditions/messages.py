@@ -74,10 +74,10 @@ SPARK_DISABLED = "Spark is not enabled in the spec"
 _CAUSE_LIMIT = 300  # of one pod's share in a message
 _EXIT_LIMIT = 100  # of a container's own words in the message of its restart
 _KILLED = 137
-_NO_LIMIT = re.compile(r"must specify [^:]*limits\.cpu")  # of a quota
+_NO_LIMIT = re.compile(r"must\s+specify\s[^:]*limits\.cpu")  # of a quota
 _OF_DRIVER = ("spec.spark.driver", "spec.spark.driver.cpuLimit")
+# Fields with the size of a pod, and with its limit of CPU, by component; others have those of hosts.
 _SIZES = {labels.COMPONENT_SPARK: _OF_DRIVER, labels.COMPONENT_BATCH_REPLAY: _OF_DRIVER}
-"""Fields with the size of a pod, and with its limit of CPU, by component; others have those of hosts."""
 _OUT_OF_MEMORY = "the container exceeded its memory limit and was killed: raise spec.pods.resources.limits.memory"
 
 
@@ -225,7 +225,7 @@ def refusal(cause: str, component: str) -> str:
         remedy = f"raise the quota, or lower {field}"
     else:
         remedy = f"change the policy, or {field}"
-    return f"the API server refuses them: {cause[:_CAUSE_LIMIT]}: {remedy}"
+    return f"the API server refuses it: {cause[:_CAUSE_LIMIT]}: {remedy}"
 
 
 def pods_unready(pods: tuple[UnreadyPod, ...]) -> str:

@@ -22,9 +22,10 @@ PAUSE_SECONDS = 30.0
 GRACE = timedelta(seconds=10)  # a controller creates pods within seconds
 CAUSE_LIMIT = 400  # characters
 # Source: FailedCreatePodReason in pkg/controller/controller_utils.go, and recordPodEvent in
-# pkg/controller/statefulset/stateful_pod_control.go of Kubernetes, which also begin the messages so.
+# pkg/controller/statefulset/stateful_pod_control.go of Kubernetes. Messages begin so (observed with Kubernetes 1.35;
+# earlier versions write `create`).
 REASON = "FailedCreate"
-_HEAD = re.compile(r"(\(combined from similar events\): )?(create Pod .{1,300}? failed error: |Error creating: )")
+_HEAD = re.compile(r"(?i)(\(combined from similar events\): )?(create Pod .{1,300}? failed error: |Error creating: )")
 
 
 class Refusals:

@@ -230,6 +230,8 @@ BREAKS: dict[str, dict[str, Any]] = {
     **pod_fields("spark.driver"),
     **pod_fields("spark.executor"),
     "scratch.size must be": placed("spark.driver", scratch={"size": 0}),
+    "spark.driver.cpuLimit": placed("spark.driver", coreRequest="250m", cpuLimit="200m"),
+    "spark.executor.cpuLimit": placed("spark.executor", cores=2, cpuLimit="1500m"),
     "spark.executor.minInstances must not be above": placed("spark.executor", minInstances=3),
 }  # fmt: skip
 # The other direction of some rules.

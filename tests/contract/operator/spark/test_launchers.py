@@ -29,7 +29,7 @@ GROUPS = {"Kubeflow": "sparkoperator.k8s.io", "Apache": "spark.apache.org"}
 KINDS = {"Kubeflow": KUBEFLOW_APPLICATION, "Apache": APACHE_APPLICATION}
 BOTH = pytest.mark.parametrize("launcher", list(GROUPS))
 FULL: dict[str, Any] = {
-    "driver": {"cores": 2, "coreRequest": "250m", "memory": "2g"} | PLACED["driver"],
+    "driver": {"cores": 2, "coreRequest": "250m", "cpuLimit": "1500m", "memory": "2g"} | PLACED["driver"],
     "executor": {"instances": 4, "minInstances": 2, "cores": 3, "memory": "512m"} | PLACED["executor"],
     "application": {
         "mainFile": "local:///app/examples/latest_by_key.py",

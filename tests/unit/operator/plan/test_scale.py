@@ -308,6 +308,15 @@ def test_the_probe_has_memory_for_a_batch(spark: dict[str, Any], limit: str) -> 
     assert container["resources"]["limits"] == {"memory": limit, "ephemeral-storage": "256Mi"}
 
 
+@pytest.mark.parametrize(("limit", "request_"), [("500m", "10m"), ("5m", "5m")])
+def test_the_probe_has_the_limit_of_cpu_of_hosts(limit: str, request_: str) -> None:
+    spec = LAG | {"pods": {"resources": {"limits": {"cpu": limit}}}}
+    world = observed(spec, status=status(8, ZERO), hosts=stateful_set(0, 0))
+    (container,) = named(make_plan(world, SETTINGS), "orders-probe")["spec"]["template"]["spec"]["containers"]
+    resources = container["resources"]
+    assert (resources["limits"]["cpu"], resources["requests"]["cpu"]) == (limit, request_)
+
+
 def live_probe(owner: str = UID) -> dict[Any, Manifest]:
     manifest = named(make_plan(asleep(), SETTINGS), "orders-probe")
     metadata = manifest["metadata"] | {"uid": "p", "ownerReferences": [{"uid": owner, "controller": True}]}

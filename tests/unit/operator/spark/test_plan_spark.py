@@ -280,6 +280,16 @@ def test_sizes_reach_spark_and_the_pod() -> None:
     }
 
 
+def test_pods_have_a_limit_of_cpu_only_where_the_spec_sets_one() -> None:
+    executors = spec_with("spark.mode", "Executors", WITH_SPARK)
+    assert "cpu" not in driver(made(spec=executors))["resources"]["limits"]
+    assert "spark.kubernetes.executor.limit.cores" not in confs(made(spec=executors))
+    limited = spec_with("spark.driver", {"cpuLimit": 2}, spec_with("spark.executor", {"cpuLimit": "1.5"}, executors))
+    manifest = made(spec=limited)
+    assert driver(manifest)["resources"]["limits"]["cpu"] == "2"
+    assert confs(manifest)["spark.kubernetes.executor.limit.cores"] == "1.5"
+
+
 BATCH_BYTES = batch().bytes
 
 

@@ -1,5 +1,6 @@
 """What people read about Spark: why a batch failed or waits, and what to change; history; replays of batches."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -137,6 +138,47 @@ def test_a_lost_executor_names_the_executors_memory(said: str) -> None:
 def test_an_application_that_takes_too_long() -> None:
     text = why(driver(ended(message="told to end")), found=failed("DeadlineExceeded"))
     assert "did not end within spec.spark.timeoutSeconds (3600): raise it" in text
+
+
+def test_an_attempt_without_executors_until_its_end_names_them_and_not_its_time() -> None:
+    """The time limit is the last event, and what it waited for the first cause."""
+    large = {"spec": {"template": {"spec": {"containers": [{"args": ["driver", "--conf"]}]}}}}
+    runs = job(NAME) | large | {"status": {"active": 1, "ready": 1}}
+    begun = SparkStatus(last_batch=1, attempt=1, last_application=NAME)
+    late = NOW + timedelta(minutes=50)
+    waits = world(runs, spec=EXECUTORS, drivers=(driver({"phase": "Running"}),), memory=begun, now=late)
+    status = status_of(waits).spark
+    assert status is not None
+    assert status.waiting.startswith("0 of 2 executors are running: the driver log shows the cause")
+    over = world(failed("DeadlineExceeded") | large, spec=EXECUTORS, memory=status, now=late)
+    after = status_of(over).spark
+    assert after is not None
+    assert after.last_failure == f"{status.waiting}; so the attempt did not end within spec.spark.timeoutSeconds (3600)"
+    assert "raise spec.spark" not in after.last_failure
+    started = world(
+        runs, spec=EXECUTORS, drivers=(driver({"phase": "Running"}),), memory=status, now=late,
+        executors=(driver({"phase": "Running"}, "executor-1", f"uid-of-{NAME}-x"),),
+    )  # fmt: skip
+    seen = status_of(started).spark
+    assert seen is not None and seen.waiting == ""
+    assert "1 of 2 executors are running; 1 executor pods do not exist" in healthy(started)[2]
+
+
+def test_a_driver_that_a_quota_refuses_names_it_also_after_its_time() -> None:
+    said = 'pods "x" is forbidden: failed quota: q: must specify limits.cpu for: driver'
+    begun = SparkStatus(last_batch=1, attempt=1, last_application=NAME)
+    seen = _with(world(job(NAME), memory=begun), refusals={f"uid-of-{NAME}": said})
+    status, reason, message = healthy(seen)
+    assert (status, reason) == ("False", "SparkWaiting")
+    assert f"{said}: set spec.spark.driver.cpuLimit" in message
+    first = status_of(seen)
+    assert [each.cause for each in first.missing] == [said]
+    # The Event expires, and the Job reaches its time limit.
+    again = replace(seen, refusals={}, consumer=replace(seen.consumer, status=first))
+    assert said in healthy(again)[2]
+    over = replace(again, applications=(failed("DeadlineExceeded"),))
+    ended_ = status_of(over).spark
+    assert ended_ is not None and said in ended_.last_failure and "driver.cores" not in ended_.last_failure
 
 
 def test_a_driver_that_the_kubelet_ended_because_of_its_time() -> None:

@@ -237,8 +237,8 @@ def test_the_users_properties_are_there_and_ours_win(launcher: str) -> None:
 
 
 SIZES: dict[str, Any] = {
-    "driver": {"cores": 2, "coreRequest": "250m", "memory": "2g"},
-    "executor": {"instances": 4, "cores": 3, "memory": "512m"},
+    "driver": {"cores": 2, "coreRequest": "250m", "memory": "2g", "cpuLimit": "1500m"},
+    "executor": {"instances": 4, "cores": 3, "memory": "512m", "cpuLimit": "4"},
 }
 
 
@@ -248,9 +248,10 @@ def test_sizes_for_kubeflow() -> None:
     for each in (driver, executor):
         del each["template"]
     assert driver == {
-        "cores": 2, "coreRequest": "250m", "memory": "2g", "serviceAccount": "eventconsumer-spark",
+        "cores": 2, "coreRequest": "250m", "coreLimit": "1500m", "memory": "2g",
+        "serviceAccount": "eventconsumer-spark",
     }  # fmt: skip
-    assert executor == {"cores": 3, "coreRequest": "3", "memory": "512m", "instances": 4}
+    assert executor == {"cores": 3, "coreRequest": "3", "coreLimit": "4", "memory": "512m", "instances": 4}
 
 
 def test_sizes_and_labels_for_apache() -> None:
@@ -262,6 +263,7 @@ def test_sizes_and_labels_for_apache() -> None:
     assert given["spark.executor.cores"] == "3"
     assert given["spark.executor.memory"] == "512m"
     assert given["spark.kubernetes.executor.request.cores"] == "3"
+    assert [given[f"spark.kubernetes.{role}.limit.cores"] for role in ("driver", "executor")] == ["1500m", "4"]
     assert given["spark.kubernetes.container.image"] == "spark:1"
     for role in ("driver", "executor"):
         assert given[f"spark.kubernetes.{role}.label.eventconsumer.io/consumer"] == "orders"
