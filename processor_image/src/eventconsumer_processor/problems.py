@@ -276,6 +276,18 @@ def checkpoint_above_end(partition: str, reached: int, end: int) -> Problem:
     )
 
 
+def offset_not_found(resource: ResourceRef, partition: str, offset: str) -> Problem:
+    """A checkpoint has only an offset, and neither the hub nor a file has the event: its number is unknown."""
+    return Problem(
+        field=f"{LEASES}.prefix",
+        reason=Reason.CHECKPOINT_INVALID,
+        message=f"the checkpoint of partition {partition} has offset {offset!r} and no sequence number, and neither "
+        "the Event Hub nor a file has an event with this offset: it expired, or the lease is of another Event Hub. "
+        f"Suspend the consumer, and set the position: kubectl eventconsumer checkpoint set {resource.name} "
+        f"-n {resource.namespace} --partition {partition} --sequence-number <last processed event>",
+    )
+
+
 def start_beyond_end(partition: str, wanted: int, last: int) -> Problem:
     """The starting position does not exist yet."""
     return Problem(

@@ -36,6 +36,7 @@ from eventconsumer_processor.identity.segments import is_superseded
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.source import offsets
+from eventconsumer_processor.source.byoffset import number_at
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_storage.blobs import Blob, BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged, NotFound, StorageError
@@ -331,10 +332,16 @@ async def misfit(config: HostConfig, found: Sequence[Lease], hub: Hub, info: Hub
             )
     whose_life_shows = config.leases.layout is LeaseLayout.EVENT_PROCESSOR_HOST  # otherwise only over time
     for lease in found:
-        if lease.checkpoint is None or lease.checkpoint.sequence_number < 0:
+        if lease.checkpoint is None:
             continue
-        idle = not lease.owner or (whose_life_shows and not lease.leased)
-        end, reached = await hub.partition(lease.partition), lease.checkpoint
+        idle, reached = not lease.owner or (whose_life_shows and not lease.leased), lease.checkpoint
+        if reached.needs_offset(config.leases.layout):
+            if read and idle and await number_at(hub, lease.partition, reached.offset, lease.epoch) is None:
+                return problems.offset_not_found(config.resource, lease.partition, reached.offset).message
+            continue
+        if reached.sequence_number < 0:
+            continue
+        end = await hub.partition(lease.partition)
         if reached.sequence_number > end.last:
             return (
                 f"the checkpoint of partition {lease.partition} is sequence number {reached.sequence_number}, but the "

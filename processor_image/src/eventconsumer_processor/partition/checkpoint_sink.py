@@ -54,7 +54,7 @@ class CheckpointSink:
 
     async def locate(self) -> None:
         """See `PartitionSink`."""
-        lease = await enter(self._held, self._chain)
+        lease = await enter(self._held, self._chain, self._deps.hub, self._deps.config)
         genesis = await begin(self._chain, lease, self._deps.hub, self._deps.config.starting_position)
         checkpoint = lease.checkpoint
         start = genesis.start

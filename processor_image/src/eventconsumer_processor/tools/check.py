@@ -23,6 +23,7 @@ from eventconsumer_processor.handler.deadletter import LetterFolder
 from eventconsumer_processor.host.registration import hub_of
 from eventconsumer_processor.identity.records import Stored, belongs, leader_name, misfit, read_lease_record
 from eventconsumer_processor.identity.segments import check_names, list_segments
+from eventconsumer_processor.inspect.leases import read_leases
 from eventconsumer_processor.inspect.records import expected_lease_record, read_chain_record
 from eventconsumer_processor.inspect.storage import (
     AccountFacts,
@@ -31,7 +32,8 @@ from eventconsumer_processor.inspect.storage import (
     opened_service,
     storage_time,
 )
-from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.lease.layouts import lease_names, lease_store
+from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.notice.endpoint import Endpoint
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.tools.cli import DONE, REFUSED, show, table_of, text
@@ -260,13 +262,28 @@ async def check_leases(
         else:
             _failed(checks, LEASES, problems.leases_in_use(container, folder, found.record, wanted).message)
         return
-    there = await store.existing()
-    if not there:
+    there, views = await store.existing(), await read_leases(leases, config.leases.layout, lease_names(config, info))
+    damaged = [view for _, view in sorted(views.items()) if view.damage]
+    if not views:
         checks.passed(LEASES, f"no leases at {where} yet: the first host creates them")
+    elif damaged:
+        names = ", ".join(f"{view.blob} ({view.damage})" for view in damaged)
+        checks.failed(
+            LEASES,
+            f"leases of another program at {where} cannot be read: {names}",
+            "restore or correct these blobs; without one, hosts begin at spec.startingPosition, unless kubectl "
+            f"eventconsumer checkpoint set {config.resource.name} -n {config.resource.namespace} sets another",
+        )
     elif why := await misfit(config, there, hub, info, read=False):
         _failed(checks, LEASES, problems.leases_do_not_fit(container, folder, why).message)
     else:
-        checks.passed(LEASES, f"{len(there)} leases of another program at {where} fit the hub: hosts take them over")
+        by_offset = ", ".join(sorted((lease.partition for lease in there if _only_offset(config, lease)), key=natural))
+        more = f"; of partitions {by_offset} they find the sequence number by the offset" if by_offset else ""
+        checks.passed(LEASES, f"{len(there)} leases of another program at {where} fit the hub: hosts continue{more}")
+
+
+def _only_offset(config: HostConfig, lease: Lease) -> bool:
+    return lease.checkpoint is not None and lease.checkpoint.needs_offset(config.leases.layout)
 
 
 async def check_container(

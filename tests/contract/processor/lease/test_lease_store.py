@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from eventconsumer_api.legacylease import LONG_MAX
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
@@ -165,6 +166,20 @@ async def test_an_epoch_is_lifted_above_the_chains(pair: Pair) -> None:
     assert held.lease.epoch == 42
     await held.advance(Checkpoint("100", 7))
     assert (await pair.two.read("0")).epoch == 42
+
+
+async def test_the_highest_epoch_has_no_successor_and_is_not_damaged(pair: Pair) -> None:
+    held = await hold(pair)
+    await held.raise_epoch(above=LONG_MAX - 1)
+    with pytest.raises(LeaseInvalid, match=f"highest epoch, {LONG_MAX}, so it can have no next owner.*to 0"):
+        await held.raise_epoch(above=LONG_MAX)
+    await held.advance(Checkpoint("50", 5))
+    await held.release()
+    free = await listed(pair.two)
+    assert (free.epoch, free.leased, free.checkpoint) == (LONG_MAX, False, Checkpoint("50", 5))
+    with pytest.raises(LeaseInvalid, match="highest epoch"):
+        await pair.two.acquire(free, "host-b")
+    assert await listed(pair.two) == free
 
 
 async def test_renewals_beside_writes_disturb_nothing(pair: Pair) -> None:

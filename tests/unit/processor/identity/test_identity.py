@@ -186,6 +186,10 @@ FREE = Lease("0", checkpoint=Checkpoint("40", 4))
         (replace(FREE, checkpoint=Checkpoint("2079", 3)), False, "the hub's event with that number has offset 30"),
         (replace(FREE, checkpoint=Checkpoint("", 3)), False, ""),  # another library does not say
         (replace(FREE, checkpoint=Checkpoint("1:22:30", 3)), False, ""),  # of the time before or after geo-replication
+        (replace(FREE, checkpoint=Checkpoint("30", -1)), False, ""),  # of a library that keeps only offsets
+        (replace(FREE, checkpoint=Checkpoint("30", 0)), False, ""),  # of a library that read such a lease
+        (replace(FREE, checkpoint=Checkpoint("35", 0)), False, "has offset '35' and no sequence number"),
+        (replace(FREE, checkpoint=Checkpoint("35", -1), leased=True), True, ""),  # a link would disconnect its reader
         (replace(FREE, checkpoint=Checkpoint("x", 5)), False, "is sequence number 5, but the hub's last event is 4"),
         (replace(FREE, partition="7"), False, "partition 7, but the hub does not have this partition"),
         (replace(FREE, leased=True, owner="laptop"), False, "laptop holds the lease of partition 0"),
