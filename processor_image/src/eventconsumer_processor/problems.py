@@ -4,6 +4,8 @@ Each message names the object, the cause and the remedy. It contains no secret: 
 created.
 """
 
+from collections.abc import Sequence
+
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import BlobContainer, HostConfig, HubConfig, ResourceRef
@@ -245,6 +247,27 @@ def leases_in_use(container: str, folder: str, found: LeaseRecord, wanted: Lease
         reason=Reason.LEASE_STORE_IN_USE,
         message=f"{whose}; this consumer drains into {wanted.sink}, and checkpoints of other files would skip events: "
         "give it a separate consumer group, or, to move these files, see kubectl eventconsumer adopt",
+    )
+
+
+def group_in_another_case(container: str, folder: str, group: str, others: Sequence[str]) -> Problem:
+    """There are leases of the same consumer group under another spelling: it would be read anew.
+
+    Args:
+        container: The lease container.
+        folder: The prefix of the lease names, with this spelling.
+        group: The consumer group as the resource spells it.
+        others: The other spellings.
+    """
+    start = folder.rstrip("/")[: -len(group)]
+    theirs = " and ".join(f"{start}{other}/" for other in others)
+    return Problem(
+        field=f"{HUB}.consumerGroup",
+        reason=Reason.LEASE_STORE_IN_USE,
+        message=f"container {container} has leases of this consumer group at {theirs}, and {group} would begin anew at "
+        f"{start}{group}/: Event Hubs compares names of consumer groups without case, storage with case. Create the "
+        f"EventConsumer with consumerGroup: {others[0]}, to continue from these leases; or, if no program uses them, "
+        "delete them",
     )
 
 

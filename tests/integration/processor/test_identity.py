@@ -105,6 +105,24 @@ def test_leases_without_a_record_that_do_not_fit_the_hub_are_not_touched(
     assert etags(orders, orders.leases) == before
 
 
+def test_a_consumer_group_in_another_case_is_the_same_group(consumer: MakeConsumer) -> None:
+    """Event Hubs takes `$default` for `$Default`: one of two readers would lose its links again and again."""
+    orders = consumer(partitions=1)
+    billing = billing_of(orders, consumer, prefix=orders.config["leases"]["location"]["prefix"])
+    billing.hub, billing.config["eventHub"] = orders.hub, orders.config["eventHub"] | {"consumerGroup": "$default"}
+    orders.publish(10)
+    first = orders.host("orders-host-0")
+    caught_up(orders, first)
+    problem = billing.host("billing-host-0").problem("LeaseStoreInUse")
+    assert "belong to EventConsumer shop/orders" in problem.message and "group $Default" in problem.message
+    with orders.container(orders.leases) as client:
+        assert {blob.name for blob in client.list_blobs()} == {"$Default/0", "$default~identity.json"}
+        client.delete_blob("$default~identity.json")  # only leases, as of an EventProcessorHost
+    problem = billing.host("billing-host-1").problem("LeaseStoreInUse")
+    assert problem.field == "spec.eventHub.consumerGroup"
+    assert "at $Default/, and $default would begin anew at $default/" in problem.message
+
+
 @pytest.mark.parametrize(
     "dialect",
     ["net-standard", "net-framework-old", "net-standard-upgraded", pytest.param("python-1", marks=pytest.mark.long)],
@@ -122,7 +140,7 @@ def test_leases_of_an_old_library_that_fit_the_hub_are_adopted(consumer: MakeCon
     host = orders.host()
     caught_up(orders, host)
     assert host.report().partitions[0].events == 200  # from behind the checkpoint on
-    found = LeaseRecord.model_validate_json(record(orders, orders.leases, lease_record_name("$Default")))
+    found = LeaseRecord.model_validate_json(record(orders, orders.leases, lease_record_name("$Default", "$Default")))
     assert (found.hub, found.resource) == ("orders", "shop/orders")
     assert host.terminate() == 0
     with orders.container(orders.drained) as container:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from eventconsumer_api.identity import lease_prefix, lease_record_name
+from eventconsumer_api.identity import lease_prefix, lease_record_name, lease_record_names
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.audit import leases
 from eventconsumer_processor.audit.chain import ChainAudit
@@ -74,9 +74,16 @@ class LeaseReader:
         """
         group, container = self._subject.consumer_group, self._subject.container
         if self._subject.layout is LeaseLayout.EVENT_PROCESSOR_HOST:
-            name = lease_record_name(f"{self._prefix}{group}")
-            return name, await container.read(name)
-        start, rest = f"{self._prefix}{self._namespace.lower()}", lease_record_name(f"/{self._hub}/{group}".lower())
+            name, data = "", None
+            for name in lease_record_names(f"{self._prefix}{group}", group):
+                data = await container.read(name)
+                if data is not None:
+                    break
+            return name, data
+        start, rest = (
+            f"{self._prefix}{self._namespace.lower()}",
+            lease_record_name(f"/{self._hub}/{group}".lower(), group),
+        )
         with_port = re.compile(rf"{re.escape(start)}:\d+{re.escape(rest)}")
         names = [info.name async for info in container.walk(f"{start}:") if with_port.fullmatch(info.name)]
         name = names[0] if names else start + rest

@@ -34,7 +34,7 @@ from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import EventMark
 from eventconsumer_api.legacylease import START_OF_STREAM
-from eventconsumer_api.v1alpha1 import CheckpointPolicy, CheckpointRule, PositionType, StartingPosition
+from eventconsumer_api.v1alpha1 import CheckpointPolicy, CheckpointRule, HandlerMode, PositionType, StartingPosition
 from eventconsumer_processor import problems
 from eventconsumer_processor.errors import ChainEnded, PositionRefused
 from eventconsumer_processor.lease.held import HeldLease
@@ -99,7 +99,8 @@ async def enter(held: HeldLease, chain: Chain, hub: Hub, config: HostConfig) -> 
 async def with_number(lease: Lease, chain: Chain, hub: Hub, config: HostConfig) -> Lease:
     """The lease, with the sequence number of its checkpoint, which is found by the offset where only that is valid.
 
-    A number 0 counts once the chain has begun: its first host found it, or wrote it.
+    Once the chain has begun, a number 0 is valid (its first host found or wrote it), and files need no checkpoint: an
+    unknown one is a program's that shares the leases, and its events are read, too.
 
     Raises:
         Blocked: There is no event with this offset.
@@ -109,9 +110,13 @@ async def with_number(lease: Lease, chain: Chain, hub: Hub, config: HostConfig) 
     checkpoint = lease.checkpoint
     if checkpoint is None or not checkpoint.needs_offset(config.leases.layout):
         return lease
-    if checkpoint.sequence_number >= 0 and await chain.start() is not None:
+    begun, processing = await chain.start() is not None, config.processing
+    replaced = processing.handler is not None and processing.handler_mode is HandlerMode.REPLACE
+    if begun and (checkpoint.sequence_number >= 0 or not (replaced or config.leases.shared)):
         return lease
     found = await by_offset(hub, chain, checkpoint.offset, lease.epoch)
+    if found is None and begun and not replaced:
+        return lease
     if found is None:
         problem = problems.offset_not_found(config.resource, chain.partition, checkpoint.offset)
         raise Blocked(problem.field, Reason(problem.reason), problem.message)

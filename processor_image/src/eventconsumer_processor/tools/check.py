@@ -21,7 +21,15 @@ from eventconsumer_processor.credentials import hub_access
 from eventconsumer_processor.errors import HubNotFound, NoticeFailed, SourceError
 from eventconsumer_processor.handler.deadletter import LetterFolder
 from eventconsumer_processor.host.registration import hub_of
-from eventconsumer_processor.identity.records import Stored, belongs, leader_name, misfit, read_lease_record
+from eventconsumer_processor.identity.records import (
+    Stored,
+    belongs,
+    leader_name,
+    misfit,
+    other_spellings,
+    read_lease_record,
+    with_case,
+)
 from eventconsumer_processor.identity.segments import check_names, list_segments
 from eventconsumer_processor.inspect.leases import read_leases
 from eventconsumer_processor.inspect.records import expected_lease_record, read_chain_record
@@ -255,7 +263,14 @@ async def check_leases(
     store, container = lease_store(config, info, leases, boottime), config.leases.location.container
     folder = store.folder.rstrip("/")
     where = f"{container}/{folder}"
-    found = await read_lease_record(leases, folder)
+    group = config.event_hub.consumer_group
+    found = await read_lease_record(leases, folder, group)
+    others = await other_spellings(leases, folder, group) if found is None and with_case(config) else []
+    if found is not None and with_case(config) and found.record.consumer_group != group:
+        others = [found.record.consumer_group]
+    if others and (found is None or belongs(found.record, wanted)):
+        _failed(checks, LEASES, problems.group_in_another_case(container, folder, group, others).message)
+        return
     if found is not None:
         if belongs(found.record, wanted):
             checks.passed(LEASES, f"the leases at {where} belong to this hub and this chain")

@@ -588,7 +588,10 @@ async def test_check_says_whether_leases_of_an_old_program_fit(make: Make) -> No
 async def records(shop: Shop) -> tuple[str, str]:
     """The resource in the record of the chain, and the chain in that of the leases."""
     folder = apply.lease_store(shop.consumer).folder
-    found, leases_of = await read_chain(shop.world.blobs, "p"), await read_lease_record(shop.world.blobs, folder)
+    found, leases_of = (
+        await read_chain(shop.world.blobs, "p"),
+        await read_lease_record(shop.world.blobs, folder, "$Default"),
+    )
     return found.record.resource.path if found else "", leases_of.record.chain if leases_of else ""
 
 
@@ -648,7 +651,7 @@ async def test_leases_of_another_hub_are_never_adopted(make: Make) -> None:
     shop = make()
     chain = await claimed(shop)
     billing = replace(shop.consumer, hub_name="billing")
-    name = lease_record_name(apply.lease_store(billing).folder)
+    name = lease_record_name(apply.lease_store(billing).folder, "$Default")
     record = expected_lease_record(shop.consumer.config, INFO, chain, "account")
     await shop.world.blobs.put(name, record.model_dump_json(by_alias=True).encode())
     step = {step.record: step for step in await adopt.carry_out(billing)}["leases"]

@@ -213,7 +213,7 @@ def entries(*pairs: tuple[bytes, bytes]) -> bytes:
 
 
 LEFT = [
-    section(0x72, {**annotations(), Symbol("subject"): "a"}) + section(0x73, [None] * 3 + ["b"]) + BODY,  # one name twice
+    section(0x72, {**annotations(), Symbol("subject"): "a"}) + section(0x73, [None] * 3 + ["b"]) + BODY,  # a name twice
     b"", BODY, NUMBERED + BODY + BODY, NUMBERED + NUMBERED + BODY, NUMBERED + section(0x76, [1]),
     NUMBERED + section(0x77, "x"), NUMBERED + BODY + section(0x79, 1), NUMBERED + BODY + section(2**40 + 0x78, {}),
     NUMBERED + BODY + encode_event(b"", {}, None).annotated(1, "1", 1)[0], NUMBERED + section(0x75, "text"),
