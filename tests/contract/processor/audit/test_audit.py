@@ -169,7 +169,7 @@ def make(azurite: AzuriteProcess, folder: Path, files: dict[str, Any]) -> Draine
         container.create_container()
         whose = {"chain": made.audit()["chain"], "sink": "here", "resource": "shop/orders", "since": str(CREATED)}
         record = {"namespace": "shop.example", "hub": "orders", "consumerGroup": "$Default"} | whose
-        container.upload_blob("$default~identity.json", json.dumps(record))
+        container.upload_blob("$Default~identity.json", json.dumps(record))
         for partition in ("0", "1"):
             body = {"Offset": "129", "SequenceNumber": 129, "PartitionId": partition, "Owner": "", "Epoch": 1}
             container.upload_blob(f"$Default/{partition}", json.dumps(body))

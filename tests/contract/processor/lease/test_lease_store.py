@@ -206,7 +206,7 @@ async def test_a_damaged_lease_is_set_apart_and_rebuilt_only_on_demand(pair: Pai
     listing = await pair.one.list(["0", "1"])
     assert (set(listing.leases), set(listing.invalid)) == ({"1"}, {"0"})
     unusable = listing.invalid["0"]
-    assert "blob" in unusable.why and "0" in unusable.why and "Delete the blob" in unusable.remedy
+    assert "blob" in unusable.why and "0" in unusable.why and "the blob" in unusable.remedy
     assert unusable.rebuild is not None
     with pytest.raises(LeaseInvalid):
         await pair.one.acquire(unusable.rebuild, "host-a")
