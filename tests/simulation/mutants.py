@@ -440,8 +440,8 @@ MUTANTS: Mapping[str, Mutant] = {
         (
             Change(
                 "identity/records.py",
-                "await leases.blobs.put(lease_record_name(folder), _encoded(wanted), if_absent=True)",
-                "await leases.blobs.put(lease_record_name(folder), _encoded(wanted))",
+                "await leases.blobs.put(lease_record_name(folder, group), _encoded(wanted), if_absent=True)",
+                "await leases.blobs.put(lease_record_name(folder, group), _encoded(wanted))",
             ),
         ),
         kind="colliding",

@@ -397,7 +397,8 @@ class World:
         self._note_change(version)
         author = self._author()
         for stream in self.streams:
-            if version.name.startswith((f"{stream.folder}/", f"{stream.folder}~")):
+            record = f"{stream.folder}~"  # its consumer group is in lower case
+            if version.name.startswith(f"{stream.folder}/") or version.name.lower().startswith(record.lower()):
                 owner = self._places.setdefault(stream.folder, author.stream if author else stream)
                 self._check_author(owner, version)
                 owner.checker.lease_changed(version, self.network.author)

@@ -2,7 +2,8 @@
 
     <sink prefix>/_chain.json                 ChainRecord: the chain, and the resource that drains into it
     <sink prefix>/_segments/<k>.json          HubSegment: the hub that segment k of the chain was drained from
-    <lease folder>~identity.json              LeaseRecord: the hub and the chain that the leases belong to
+    <lease folder>~identity.json              LeaseRecord: the hub and the chain that the leases belong to; the
+                                              consumer group is in lower case
     <output path>/_eventconsumer.json         OutputRecord: the chain whose batches are written here
 
 Each record is written with put-if-absent before all blobs that it describes. Only `ChainRecord.resource` changes later.
@@ -23,6 +24,7 @@ from eventconsumer_api.model import Report
 from eventconsumer_api.v1alpha1 import LeaseLayout
 
 RECORD_MAX_BYTES = 1024 * 1024
+LEASE_RECORD = "~identity.json"
 
 
 class ChainRecord(Report):
@@ -154,12 +156,23 @@ def segment_name(prefix: str, number: int) -> str:
     return f"{prefix}/_segments/{number:010d}.json"
 
 
-def lease_record_name(folder: str) -> str:
+def lease_record_name(folder: str, group: str) -> str:
     """Blob name of the record of a lease folder, beside the folder, because old libraries list the folder.
 
-    Names of consumer groups cannot contain the character ~.
+    Event Hubs compares consumer groups without case, storage compares names with it. So the record has the name of the
+    group in lower case: it is the same one, however the folder spells the group.
+
+    Args:
+        folder: Prefix of the names of the leases; it ends with the consumer group.
+        group: The consumer group; names of consumer groups cannot contain the character ~.
     """
-    return f"{folder.rstrip('/')}~identity.json"
+    start = folder.rstrip("/")
+    return f"{start[: len(start) - len(group)]}{group.lower()}{LEASE_RECORD}"
+
+
+def lease_record_names(folder: str, group: str) -> tuple[str, ...]:
+    """Blob names of the record in the order to read them: earlier versions spelled it as the folder."""
+    return tuple(dict.fromkeys((f"{folder.rstrip('/')}{LEASE_RECORD}", lease_record_name(folder, group))))
 
 
 def lease_prefix(prefix: str | None, layout: LeaseLayout, namespace: str, hub: str, replay_nonce: str = "") -> str:

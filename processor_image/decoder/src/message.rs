@@ -130,7 +130,10 @@ fn bare<'a, S: Sink<'a>>(list: Option<Value<'a>>, sink: &mut S) -> Option<()> {
                 }
                 sink.text(*column, Some(text::of(value, &mut Room::new())?.0))?;
             }
-            (Field::Entry(name), Some(value)) => entry(sink, SYSTEM, name, value)?,
+            (Field::Entry(name), Some(value)) => {
+                sink.name(name)?; // an annotation may have this name
+                entry(sink, SYSTEM, name, value)?
+            }
             (Field::Entry(_), None) => {}
         }
     }

@@ -4,7 +4,7 @@ Each message names the object, the cause and the remedy. It contains no secret: 
 created.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked, EventConsumerError
@@ -260,6 +260,27 @@ def leases_in_use(container: str, folder: str, found: LeaseRecord, wanted: Lease
     )
 
 
+def group_in_another_case(container: str, folder: str, group: str, others: Sequence[str]) -> Problem:
+    """There are leases of the same consumer group under another spelling: it would be read anew.
+
+    Args:
+        container: The lease container.
+        folder: The prefix of the lease names, with this spelling.
+        group: The consumer group as the resource spells it.
+        others: The other spellings.
+    """
+    start = folder.rstrip("/")[: -len(group)]
+    theirs = " and ".join(f"{start}{other}/" for other in others)
+    return Problem(
+        field=f"{HUB}.consumerGroup",
+        reason=Reason.LEASE_STORE_IN_USE,
+        message=f"container {container} has leases of this consumer group at {theirs}, and {group} would begin anew at "
+        f"{start}{group}/: Event Hubs compares names of consumer groups without case, storage with case. Create the "
+        f"EventConsumer with consumerGroup: {others[0]}, to continue from these leases; or, if no program uses them, "
+        "delete them",
+    )
+
+
 def leases_do_not_fit(container: str, folder: str, why: str) -> Problem:
     """Leases without a record of their owner do not belong to this hub, or are held.
 
@@ -299,6 +320,18 @@ def checkpoint_above_end(partition: str, reached: int, end: int) -> Problem:
         f"to {reached} would be in no file. Set the sequence number in the lease blob to {end}, or delete the blob to "
         "have it rebuilt from the files; if another program that shares the leases processed these events, set "
         "leaseStore.shared to true",
+    )
+
+
+def offset_not_found(resource: ResourceRef, partition: str, offset: str) -> Problem:
+    """A checkpoint has only an offset, and neither the hub nor a file has the event: its number is unknown."""
+    return Problem(
+        field=f"{LEASES}.prefix",
+        reason=Reason.CHECKPOINT_INVALID,
+        message=f"the checkpoint of partition {partition} has offset {offset!r} and no sequence number, and neither "
+        "the Event Hub nor a file has an event with this offset: it expired, or the lease is of another Event Hub. "
+        f"Suspend the consumer, and set the position: kubectl eventconsumer checkpoint set {resource.name} "
+        f"-n {resource.namespace} --partition {partition} --sequence-number <last processed event>",
     )
 
 

@@ -178,6 +178,17 @@ class AzureBlobStore:
             if not token or (limit is not None and len(infos) >= limit):
                 return infos[:limit]
 
+    async def level(self, prefix: str) -> Sequence[str]:
+        """See `BlobStore`."""
+        names: list[str] = []
+        pages = self._container.walk_blobs(name_starts_with=prefix, delimiter="/").by_page()
+        while True:
+            async with self._call("list"):  # each page is a separate request
+                page = await anext(pages, None)
+                if page is None:
+                    return names
+                names += [str(item.name) async for item in page]
+
     async def list_page(self, prefix: str, token: str = "", *, limit: int = 5000) -> tuple[Sequence[BlobInfo], str]:
         """See `BlobStore`."""
         async with self._call("list"):

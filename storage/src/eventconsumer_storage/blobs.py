@@ -100,6 +100,9 @@ class BlobStore(Protocol):
     async def list(self, prefix: str, *, metadata: bool = False, limit: int | None = None) -> list[BlobInfo]:
         """Blobs whose names start with `prefix`, in name order: all, or the first `limit`."""
 
+    async def level(self, prefix: str) -> Sequence[str]:
+        """Names that start with `prefix`, up to their next slash, each once: those of folders end with it."""
+
     async def list_page(self, prefix: str, token: str = "", *, limit: int = 5000) -> tuple[Sequence[BlobInfo], str]:
         """Some of the blobs whose names start with `prefix`, in name order, with metadata: one response of storage.
 

@@ -89,6 +89,14 @@ async def test_listing_is_ordered_by_name_and_shows_leases_and_metadata(world: W
     assert listed[2].md5 == kept.md5 == md5(b"x", usedforsecurity=False).digest()
 
 
+async def test_one_level_of_names_has_each_folder_once(world: World) -> None:
+    for name in ("p/Team/1", "p/Team/2", "p/Team~record", "p/team/deep/1", "q/Team/1", "p/other"):
+        await world.blobs.put(name, b"x")
+    assert set(await world.other.level("p/T")) - {"p/Team"} == {"p/Team/", "p/Team~record"}  # HNS: also the folder
+    assert set(await world.other.level("p/t")) - {"p/team"} == {"p/team/"}
+    assert await world.other.level("none") == []
+
+
 async def test_a_lease_guards_writes_until_released(world: World) -> None:
     await world.blobs.put("b", b"1")
     await world.blobs.acquire_lease("b", ONE, 15)

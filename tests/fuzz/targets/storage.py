@@ -16,6 +16,7 @@ from eventconsumer_processor.errors import LeaseInvalid
 from eventconsumer_processor.handler.deadletter import LetterFolder, parse_letter
 from eventconsumer_processor.host.replay import parse_ends
 from eventconsumer_processor.lease import azuresdk, eventprocessorhost
+from eventconsumer_processor.lease.model import Checkpoint
 from eventconsumer_processor.notice import cursor
 from eventconsumer_processor.sink.gaps import RANGES
 from eventconsumer_processor.sink.gaps import parse as parse_gaps
@@ -25,13 +26,19 @@ from tests.fuzz.targets.allow import allow, same
 
 
 def leases(data: bytes) -> None:
-    """Leases: one that is read can be written, and is read again as it was; the audit reads the same bytes.
+    """Leases: one that is read can be written, and is read again as it was; the audit reads the same, or damage.
 
     Input: `{` and the rest of a body in the layout EventProcessorHost, or lines of metadata, `key=value`.
     """
     if data[:1] == b"{":
-        audited.legacy("0", "blob", data, held=False, etag="")
+        facts = audited.legacy("0", "blob", data, held=False, etag="")
         found = allow(LeaseInvalid, eventprocessorhost.decode, data, "0")
+        assert bool(facts.damage) == (found is None) or len(data) > eventprocessorhost.MAX_BODY_BYTES
+        if found:
+            assert (facts.owner, facts.epoch) == (found.owner, found.epoch)
+            checkpoint = found.checkpoint or Checkpoint("", -1)
+            number = -1 if facts.checkpoint is None else facts.checkpoint
+            assert (facts.offset, number) == (checkpoint.offset, checkpoint.sequence_number)
         for java in (True, False) if found else ():
             assert eventprocessorhost.decode(eventprocessorhost.encode(found, java=java), "0") == found
             eventprocessorhost.dialect_of(data)
@@ -41,11 +48,11 @@ def leases(data: bytes) -> None:
     owner = azuresdk.ownership(metadata)
     assert azuresdk.ownership(owner.encode()) == owner or not owner.ours
     azuresdk.offset_without_number(metadata)
-    checkpoint = allow(LeaseInvalid, azuresdk.decode_checkpoint, metadata)
-    if checkpoint:
-        assert azuresdk.decode_checkpoint(azuresdk.encode_checkpoint(checkpoint)) == checkpoint
-    facts = audited.ownership(audited.LeaseFacts("0", "blob"), metadata, etag="")
-    audited.checkpoint(facts, "blob", metadata)
+    reached = allow(LeaseInvalid, azuresdk.decode_checkpoint, metadata)
+    if reached:
+        assert azuresdk.decode_checkpoint(azuresdk.encode_checkpoint(reached)) == reached
+    owned = audited.ownership(audited.LeaseFacts("0", "blob"), metadata, etag="")
+    audited.checkpoint(owned, "blob", metadata)
 
 
 def records(data: bytes) -> None:

@@ -8,7 +8,9 @@ from azure.storage.blob import BlobLeaseClient
 
 from eventconsumer_api.identity import LeaseRecord, lease_record_name
 from tests.integration.processor.conftest import MakeConsumer
+from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess
+from tests.support.legacyleases import document
 from tests.support.waiting import wait_until
 
 
@@ -119,7 +121,30 @@ def test_leases_without_a_record_that_do_not_fit_the_hub_are_not_touched(
     assert etags(orders, orders.leases) == before
 
 
-def test_leases_of_an_old_library_that_fit_the_hub_are_adopted(consumer: MakeConsumer) -> None:
+def test_a_consumer_group_in_another_case_is_the_same_group(consumer: MakeConsumer) -> None:
+    """Event Hubs takes `$default` for `$Default`: one of two readers would lose its links again and again."""
+    orders = consumer(partitions=1)
+    billing = billing_of(orders, consumer, prefix=orders.config["leases"]["location"]["prefix"])
+    billing.hub, billing.config["eventHub"] = orders.hub, orders.config["eventHub"] | {"consumerGroup": "$default"}
+    orders.publish(10)
+    first = orders.host("orders-host-0")
+    caught_up(orders, first)
+    problem = billing.host("billing-host-0").problem("LeaseStoreInUse")
+    assert "belong to EventConsumer shop/orders" in problem.message and "group $Default" in problem.message
+    with orders.container(orders.leases) as client:
+        assert {blob.name for blob in client.list_blobs()} == {"$Default/0", "$default~identity.json"}
+        client.delete_blob("$default~identity.json")  # only leases, as of an EventProcessorHost
+    problem = billing.host("billing-host-1").problem("LeaseStoreInUse")
+    assert problem.field == "spec.eventHub.consumerGroup"
+    assert "at $Default/, and $default would begin anew at $default/" in problem.message
+
+
+@pytest.mark.parametrize(
+    "dialect",
+    ["net-standard", "net-framework-old", "net-standard-upgraded", pytest.param("python-1", marks=pytest.mark.long)],
+)
+def test_leases_of_an_old_library_that_fit_the_hub_are_adopted(consumer: MakeConsumer, dialect: str) -> None:
+    """Where the lease has no sequence number, the host finds it by the offset."""
     orders = consumer(partitions=1)
     orders.config["leases"] = in_container(orders, prefix="")
     orders.publish(100, "0")
@@ -127,10 +152,13 @@ def test_leases_of_an_old_library_that_fit_the_hub_are_adopted(consumer: MakeCon
     orders.publish(200, "0", start=100)
     with orders.container(orders.leases) as client:
         client.create_container()
-        body = {"Offset": offset, "SequenceNumber": 99, "PartitionId": "0", "Owner": "", "Token": "", "Epoch": 3}
-        client.upload_blob("$Default/0", json.dumps(body))
+        client.upload_blob("$Default/0", document(dialect, "0", offset, 99))
     host = orders.host()
     caught_up(orders, host)
     assert host.report().partitions[0].events == 200  # from behind the checkpoint on
-    found = LeaseRecord.model_validate_json(record(orders, orders.leases, lease_record_name("$Default")))
+    found = LeaseRecord.model_validate_json(record(orders, orders.leases, lease_record_name("$Default", "$Default")))
     assert (found.hub, found.resource) == ("orders", "shop/orders")
+    assert host.terminate() == 0
+    with orders.container(orders.drained) as container:
+        drained = read_drained(container, "shop/orders")
+    assert drained.rows["0"] == list(range(100, 300)) and not drained.gaps

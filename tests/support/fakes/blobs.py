@@ -213,6 +213,13 @@ class FakeBlobStore:
         infos = [self._info(name) for name in sorted(self.blobs) if name.startswith(prefix)][:limit]
         return infos if metadata else [_without_metadata(info) for info in infos]
 
+    async def level(self, prefix: str) -> Sequence[str]:
+        """See `BlobStore`."""
+        self._begin("list", prefix)
+        self._need_container()
+        names = [name for name in sorted(self.blobs) if name.startswith(prefix)]
+        return [*dict.fromkeys(name[: name.find("/", len(prefix)) + 1] or name for name in names)]
+
     async def list_page(self, prefix: str, token: str = "", *, limit: int = 5000) -> tuple[Sequence[BlobInfo], str]:
         """See `BlobStore`. A token is the name of the last blob before."""
         self._begin("list", prefix)

@@ -68,6 +68,7 @@ SHARED: dict[str, tuple[dict[str, Any], dict[str, Any], list[Level]]] = {
     "two hubs with the defaults": ({}, BILLING, OK),
     "two groups of one hub": ({}, AGAIN | {"group": "again"}, OK),
     "one group of one hub": ({}, AGAIN, BROKEN),
+    "one group of one hub, in another case": ({}, AGAIN | {"group": "$default"}, BROKEN),
     "one hub, spelt otherwise": ({}, AGAIN | {"hub": "Orders"}, BROKEN),
     "a hub of another namespace": ({}, AGAIN | {"hubs": "b.servicebus.windows.net"}, OK),
     "another account": ({}, AGAIN | {"account": DEV}, BROKEN),  # one hub and consumer group, two lease stores

@@ -70,7 +70,7 @@ class World:
         """The records of chain, hub, leases and output, and the genesis of partitions: `begin(p0=5)`."""
         await self.put("_chain.json", CHAIN_RECORD)
         await self.put(f"_segments/{1:010d}.json", segment(incarnation=self.era))
-        await self.leases.put("$Default~identity.json", json.dumps(LEASE_RECORD).encode())
+        await self.leases.put("$default~identity.json", json.dumps(LEASE_RECORD).encode())
         await self.results.put("orders/_eventconsumer.json", json.dumps(WHOSE).encode())
         for name, start in starts.items():
             await self.put(f"_genesis/{self.era}/{name.removeprefix('p')}.json", {"start": start})

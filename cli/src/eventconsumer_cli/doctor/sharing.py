@@ -63,10 +63,12 @@ class Leases:
     group: str
 
     def folder(self) -> str | None:
-        """Prefix of the names of the leases (layout EventProcessorHost); None: the hub is unknown."""
+        """Prefix of the names of the leases (layout EventProcessorHost), the group in lower case; None: hub unknown."""
         if self.prefix is None and not (self.hub_namespace.name and self.hub.name):
             return None
-        return lease_prefix(self.prefix, self.layout, self.hub_namespace.name.lower(), self.hub.name) + self.group
+        return (
+            lease_prefix(self.prefix, self.layout, self.hub_namespace.name.lower(), self.hub.name) + self.group.lower()
+        )
 
 
 @dataclass(frozen=True)
@@ -198,12 +200,12 @@ def _same_leases(one: Leases, other: Leases) -> bool | None:
     if one.layout is LeaseLayout.AZURE_SDK:  # the names always contain the hub
         return _both(hub, group and (one.prefix or "").strip() == (other.prefix or "").strip())
     if one.prefix is None and other.prefix is None:
-        return _both(hub, one.group == other.group)
+        return _both(hub, group)
     folders = one.folder(), other.folder()
     if None not in folders:
         return folders[0] == folders[1]
     explicit = next(each.prefix for each in (one, other) if each.prefix is not None)
-    return None if explicit.count("/") == 2 and one.group == other.group else False  # a default is <namespace>/<hub>/
+    return None if explicit.count("/") == 2 and group else False  # a default is <namespace>/<hub>/
 
 
 def _same_group(one: Leases, other: Leases) -> bool | None:

@@ -1,7 +1,8 @@
 """AMQP 1.0 types: values from bytes, and the bytes of values.
 
 Decoded values are those that `source.columns` knows: strings, symbols and chars are bytes, binaries and decimals are
-`Binary`, timestamps are integers, and a described value is the value alone (an outcome keeps its name). Every size is
+`Binary`, timestamps are integers, and a described value is the value alone (an outcome keeps its name, and a time or a
+duration of .NET its type). Every size is
 checked against the available bytes before memory is allocated; nesting and zero-width items are limited.
 """
 
@@ -10,11 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
-from eventconsumer_processor.source.rows import Binary
+from eventconsumer_processor.source.rows import Binary, DateTimeOffset, TimeSpan
 
 MAX_DEPTH = 256  # maximum nesting of values: about half of Python's maximum recursion
 MAX_ZERO_WIDTH = 4096  # maximum number of zero-width array items of a message, to limit memory
 _OUTCOMES = {0x23: "received", 0x24: "accepted", 0x25: "rejected", 0x26: "released", 0x27: "modified"}
+
+_TYPES: dict[bytes, type[int]] = {
+    b"com.microsoft:datetime-offset": DateTimeOffset,
+    b"com.microsoft:timespan": TimeSpan,
+}
 
 _U16, _U32, _U64, _I64 = (struct.Struct(">" + code) for code in "HIQq")
 _TWO_U32 = struct.Struct(">II")
@@ -110,6 +116,9 @@ def decode(data: bytes, pos: int, end: int, room: Room | None = None) -> tuple[A
 
 
 def _described(descriptor: Any, value: Any) -> Any:
+    if isinstance(descriptor, bytes):
+        kind = _TYPES.get(descriptor)
+        return kind(value) if kind and isinstance(value, int) and not isinstance(value, bool) else value
     outcome = _OUTCOMES.get(descriptor) if isinstance(descriptor, int) else None
     return {outcome: value} if outcome else value
 
@@ -188,11 +197,24 @@ def _array(data: bytes, pos: int, end: int, count: int, room: Room) -> list[Any]
 def _map(items: list[Any], pos: int) -> dict[Any, Any]:
     if len(items) % 2:
         raise FrameError(f"the map at byte {pos} has an odd number of items")
-    pairs = zip(items[::2], items[1::2], strict=True)
+    keys, values = items[::2], items[1::2]
     try:
-        return dict(pairs)
+        found = dict(zip(keys, values, strict=True))
     except TypeError:  # a list or a map as a key
-        return {_hashable(key, pos): value for key, value in zip(items[::2], items[1::2], strict=True)}
+        keys = [_hashable(key, pos) for key in keys]
+        found = dict(zip(keys, values, strict=True))
+    return found if len(found) == len(keys) else _with_twins(keys, values)
+
+
+def _with_twins(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
+    """A map with keys that are equal here, such as a string and a symbol: the first is kept, the others get a mark."""
+    from eventconsumer_processor.source.columns import as_text, distinct
+
+    names = distinct([as_text(key) for key in keys])
+    found: dict[Any, Any] = {}
+    for key, name, value in zip(keys, names, values, strict=True):
+        found[name.encode() if key in found else key] = value
+    return found
 
 
 def _hashable(value: Any, pos: int) -> Any:

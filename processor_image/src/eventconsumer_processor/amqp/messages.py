@@ -124,7 +124,7 @@ def readable_annotations(data: bytes) -> Mapping[Any, Any]:
             for at, after in entries(data, pos, end):
                 with contextlib.suppress(FrameError):
                     name, _ = decode(data, at, after)
-                    if isinstance(name, bytes):
+                    if isinstance(name, bytes) and name not in found:
                         found[name], _ = decode(data, skip(data, at, after), after)
             break
     except FrameError:  # the remaining bytes are not readable

@@ -4,12 +4,13 @@ The parser accepts the differences between libraries that share these blobs (key
 of -1). Everything else is reported as damage.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-_NO_OFFSET = frozenset({"", "-1"})
+from eventconsumer_api import legacylease
+from eventconsumer_api.legacylease import START_OF_STREAM
+
 _DIGITS = 9  # maximum of a time in seconds
 
 
@@ -36,20 +37,13 @@ def legacy(
     """A lease in the EventProcessorHost layout: one JSON body."""
     found = LeaseFacts(partition, blob, held=held, etag=etag, modified=modified)
     try:
-        body = json.loads(data)
-        values = {str(key).lower(): value for key, value in body.items()}
-        offset = values.get("offset") or ""
-        owner = values.get("owner") or ""
-        epoch, sequence_number = values.get("epoch") or 0, values.get("sequencenumber") or 0
-        named = values.get("partitionid") or partition
-    except (ValueError, RecursionError, AttributeError):
-        return replace(found, damage="it is not a JSON object")
-    if not (isinstance(offset, str) and isinstance(owner, str)) or named != partition:
-        return replace(found, damage="it is not the lease of this partition")
-    if not (isinstance(epoch, int) and isinstance(sequence_number, int)):
-        return replace(found, damage="its epoch or sequence number is not an integer")
-    checkpoint = None if offset in _NO_OFFSET else sequence_number
-    return replace(found, checkpoint=checkpoint, offset=offset, owner=owner, epoch=epoch)
+        body = legacylease.parse(data)
+    except ValueError as error:
+        return replace(found, damage=str(error))
+    if body.partition and body.partition != partition:
+        return replace(found, damage=f"its PartitionId is {body.partition!r}")
+    number = None if body.offset in {"", START_OF_STREAM} else body.number
+    return replace(found, checkpoint=number, offset=body.offset, owner=body.owner, epoch=body.epoch)
 
 
 def ownership(

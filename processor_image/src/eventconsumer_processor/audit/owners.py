@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from pydantic import ValidationError
 
-from eventconsumer_api.identity import LeaseRecord, lease_prefix, lease_record_name
+from eventconsumer_api.identity import LEASE_RECORD, LeaseRecord, lease_prefix, lease_record_name, lease_record_names
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.audit import leases
 from eventconsumer_processor.audit.chain import ChainAudit
@@ -76,9 +76,16 @@ class LeaseReader:
         """
         group, container = self._subject.consumer_group, self._subject.container
         if self._subject.layout is LeaseLayout.EVENT_PROCESSOR_HOST:
-            name = lease_record_name(f"{self._prefix}{group}")
-            return name, await container.read(name)
-        start, rest = f"{self._prefix}{self._namespace.lower()}", lease_record_name(f"/{self._hub}/{group}".lower())
+            name, data = "", None
+            for name in lease_record_names(f"{self._prefix}{group}", group):
+                data = await container.read(name)
+                if data is not None:
+                    break
+            return name, data
+        start, rest = (
+            f"{self._prefix}{self._namespace.lower()}",
+            lease_record_name(f"/{self._hub}/{group}".lower(), group),
+        )
         with_port = re.compile(rf"{re.escape(start)}:\d+{re.escape(rest)}")
         names = [info.name async for info in container.walk(f"{start}:") if with_port.fullmatch(info.name)]
         name = names[0] if names else start + rest
@@ -198,4 +205,4 @@ class LeaseReader:
             spelling = LeaseRecord.model_validate_json(data).spelling
         except ValidationError:
             return None
-        return spelling or name.removeprefix(self._prefix).removesuffix(lease_record_name(""))
+        return spelling or name.removeprefix(self._prefix).removesuffix(LEASE_RECORD)

@@ -21,6 +21,7 @@ from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import HostConfig, ResourceRef
 from eventconsumer_api.identity import (
+    LEASE_RECORD,
     RECORD_MAX_BYTES,
     ChainRecord,
     HubSegment,
@@ -29,6 +30,7 @@ from eventconsumer_api.identity import (
     chain_name,
     consumer_of,
     lease_record_name,
+    lease_record_names,
 )
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor import problems
@@ -36,6 +38,7 @@ from eventconsumer_processor.identity.segments import is_superseded
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_processor.source import offsets
+from eventconsumer_processor.source.byoffset import number_at
 from eventconsumer_processor.source.first import first_from
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_storage.blobs import Blob, BlobStore
@@ -93,10 +96,11 @@ async def take_lead(sink: BlobStore, prefix: str, token: str, seconds: int, cloc
 
 @dataclass(frozen=True, slots=True)
 class Stored(Generic[R]):
-    """The record of a chain or of leases, and the ETag of its blob."""
+    """The record of a chain or of leases, and the ETag and the name of its blob."""
 
     record: R
     etag: str
+    name: str
 
 
 async def read_chain(sink: BlobStore, prefix: str) -> Stored[ChainRecord] | None:
@@ -111,14 +115,31 @@ async def read_chain(sink: BlobStore, prefix: str) -> Stored[ChainRecord] | None
     return _stored(ChainRecord, name, blob)
 
 
-async def read_lease_record(leases: BlobStore, folder: str) -> Stored[LeaseRecord] | None:
+async def read_lease_record(leases: BlobStore, folder: str, group: str) -> Stored[LeaseRecord] | None:
     """The record of a folder of leases; None if there is none; raises as `read_chain`."""
-    name = lease_record_name(folder)
-    try:
-        blob = await leases.read(name, RECORD_MAX_BYTES)
-    except NotFound:  # of the container
-        return None
-    return _stored(LeaseRecord, name, blob)
+    for name in lease_record_names(folder, group):
+        try:
+            blob = await leases.read(name, RECORD_MAX_BYTES)
+        except NotFound:  # of the container
+            return None
+        if blob is not None:
+            return _stored(LeaseRecord, name, blob)
+    return None
+
+
+async def other_spellings(leases: BlobStore, folder: str, group: str) -> list[str]:
+    """Names of consumer groups beside `group` that differ only in case, and have a folder of leases or a record.
+
+    Hosts write a record only where the spelling is theirs, so the record in lower case names no folder.
+    """
+    start = folder.rstrip("/")[: -len(group)]
+    found: set[str] = set()
+    with contextlib.suppress(NotFound):  # of the container
+        for first in sorted({group[0].lower(), group[0].upper()}):
+            names = [name.removeprefix(start) for name in await leases.level(start + first)]
+            found |= {name.removesuffix("/") for name in names if name.endswith("/")}
+            found |= {name.removesuffix(LEASE_RECORD) for name in names if name.endswith(LEASE_RECORD)}
+    return sorted(name for name in found if name != group and name.lower() == group.lower())
 
 
 async def claim_chain(config: HostConfig, incarnation: str, leases: LeaseStore, sink: BlobStore, times: Times) -> str:
@@ -238,29 +259,41 @@ async def claim_leases(
         times: Clocks.
 
     Raises:
-        Blocked: It belongs to another hub or to another chain.
+        Blocked: It belongs to another hub or to another chain, or there is a folder that spells the group otherwise.
         LeasesAmbiguous: There are leases under several spellings of the names.
         StorageError: A request failed, or the record cannot be parsed.
         SourceError: The hub did not answer.
     """
     folder, container = leases.store.folder.rstrip("/"), config.leases.location.container
-    found = await read_lease_record(leases.blobs, folder)
+    group = config.event_hub.consumer_group
+    found = await read_lease_record(leases.blobs, folder, group)
     spelling = await leases.store.spelling()
     wanted = lease_record(config, info, chain, sink.account, times.now(), spelling=spelling)
     if found is None:
+        if with_case(config) and (others := await other_spellings(leases.blobs, folder, group)):
+            problem = problems.group_in_another_case(container, folder, group, others)
+            raise Blocked(problem.field, Reason(problem.reason), problem.message)
         why = await misfit(config, await leases.store.existing(), hub, info)
-        found = await read_lease_record(leases.blobs, folder) if why else None  # another host of ours was first
+        found = await read_lease_record(leases.blobs, folder, group) if why else None  # another host of ours was first
         if why and found is None:
             problem = problems.leases_do_not_fit(container, folder, why)
             raise Blocked(problem.field, Reason(problem.reason), problem.message)
     if found is None:
         with contextlib.suppress(Conflict):
-            await leases.blobs.put(lease_record_name(folder), _encoded(wanted), if_absent=True)
+            await leases.blobs.put(lease_record_name(folder, group), _encoded(wanted), if_absent=True)
             return
-        found = await read_lease_record(leases.blobs, folder)
+        found = await read_lease_record(leases.blobs, folder, group)
     if found is not None and not belongs(found.record, wanted):
         problem = problems.leases_in_use(container, folder, found.record, wanted)
         raise Blocked(problem.field, Reason(problem.reason), problem.message)
+    if found is not None and with_case(config) and found.record.consumer_group != group:
+        problem = problems.group_in_another_case(container, folder, group, [found.record.consumer_group])
+        raise Blocked(problem.field, Reason(problem.reason), problem.message)
+
+
+def with_case(config: HostConfig) -> bool:
+    """PURE: whether the folder of the leases spells the consumer group as the resource does."""
+    return config.leases.layout is LeaseLayout.EVENT_PROCESSOR_HOST
 
 
 async def restore_lease_record(leases: BlobStore, folder: str, record: LeaseRecord) -> None:
@@ -269,10 +302,12 @@ async def restore_lease_record(leases: BlobStore, folder: str, record: LeaseReco
     Raises:
         StorageError: A request failed.
     """
-    name = lease_record_name(folder)
+    names = lease_record_names(folder, record.consumer_group)
     with contextlib.suppress(Conflict, NotFound):  # NotFound: of the container, which the first host creates
-        if await leases.read(name, RECORD_MAX_BYTES) is None:
-            await leases.put(name, _encoded(record), if_absent=True)
+        for name in names:
+            if await leases.read(name, RECORD_MAX_BYTES) is not None:
+                return
+        await leases.put(names[-1], _encoded(record), if_absent=True)
 
 
 def lease_record(
@@ -338,10 +373,16 @@ async def misfit(config: HostConfig, found: Sequence[Lease], hub: Hub, info: Hub
             )
     whose_life_shows = config.leases.layout is LeaseLayout.EVENT_PROCESSOR_HOST  # otherwise only over time
     for lease in found:
-        if lease.checkpoint is None or lease.checkpoint.sequence_number < 0:
+        if lease.checkpoint is None:
             continue
-        idle = not lease.owner or (whose_life_shows and not lease.leased)
-        end, reached = await hub.partition(lease.partition), lease.checkpoint
+        idle, reached = not lease.owner or (whose_life_shows and not lease.leased), lease.checkpoint
+        if reached.needs_offset(config.leases.layout):
+            if read and idle and await number_at(hub, lease.partition, reached.offset, lease.epoch) is None:
+                return problems.offset_not_found(config.resource, lease.partition, reached.offset).message
+            continue
+        if reached.sequence_number < 0:
+            continue
+        end = await hub.partition(lease.partition)
         if reached.sequence_number > end.last:
             return (
                 f"the checkpoint of partition {lease.partition} is sequence number {reached.sequence_number}, but the "
@@ -380,6 +421,6 @@ def _stored(model: type[R], name: str, blob: Blob | None) -> Stored[R] | None:
     if blob is None:
         return None
     try:
-        return Stored(model.model_validate_json(blob.data), blob.info.etag)
+        return Stored(model.model_validate_json(blob.data), blob.info.etag, name)
     except ValidationError:
         raise Damaged(f"cannot parse the record {name}: restore it from a backup") from None

@@ -4,6 +4,7 @@ The lease stores of a host need time to see whether an owner in the layout Azure
 skip damaged ones. A command reports immediately: owners by the storage's clock, and damaged leases by name.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -107,8 +108,32 @@ async def read_leases(blobs: BlobStore, layout: LeaseLayout, names: Names) -> di
         return {}
 
 
+async def read_leases_of_python(blobs: BlobStore, prefix: str, partitions: Sequence[str]) -> dict[str, LeaseView]:
+    """Leases of the EventProcessorHost for Python, by partition: it has no folder for the consumer group.
+
+    Source: `get_lease_async` of azure-eventhub 1.0.0 to 1.3.3 (`azure_storage_checkpoint_manager.py`).
+
+    Args:
+        blobs: The container.
+        prefix: Of their names; the library has none.
+        partitions: Of the hub.
+
+    Raises:
+        StorageError: A request failed.
+    """
+    try:
+        infos = await for_each([f"{prefix.strip()}{partition}" for partition in partitions], blobs.head)
+    except NotFound:  # the container
+        return {}
+    return await _leased_blobs(blobs, prefix.strip(), [info for info in infos if info is not None])
+
+
 async def _eventprocessorhost(blobs: BlobStore, names: Names) -> dict[str, LeaseView]:
     folder = eventprocessorhost.blob_prefix(names.prefix, names.group)
+    return await _leased_blobs(blobs, folder, await blobs.list(folder, metadata=True))
+
+
+async def _leased_blobs(blobs: BlobStore, folder: str, infos: Sequence[BlobInfo]) -> dict[str, LeaseView]:
     found: dict[str, LeaseView] = {}
 
     async def read(info: BlobInfo) -> None:
@@ -134,7 +159,7 @@ async def _eventprocessorhost(blobs: BlobStore, names: Names) -> dict[str, Lease
         )
         found[partition] = _without_negative_number(view)
 
-    await for_each(await blobs.list(folder, metadata=True), read)
+    await for_each(infos, read)
     return found
 
 

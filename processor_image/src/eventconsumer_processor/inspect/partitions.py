@@ -9,22 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eventconsumer_api.errors import EventConsumerError
-from eventconsumer_api.v1alpha1 import Position as HubPosition
-from eventconsumer_api.v1alpha1 import PositionType
-from eventconsumer_processor.errors import HubUnreachable
+from eventconsumer_api.legacylease import START_OF_STREAM
 from eventconsumer_processor.identity.segments import first
 from eventconsumer_processor.inspect.consumer import Consumer
 from eventconsumer_processor.inspect.leases import LeaseState, LeaseView, Position
-from eventconsumer_processor.lease.eventprocessorhost import START_OF_STREAM
 from eventconsumer_processor.lease.model import Lease
+from eventconsumer_processor.partition import checkpoint
 from eventconsumer_processor.partition.checkpoint import walk
 from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.sink.slots import Chain, utc_now
-from eventconsumer_processor.source.first import first_from
+from eventconsumer_processor.source.byoffset import offset_at
 from eventconsumer_processor.source.hub import Hub, HubInfo
 
 EPOCH = 0
-WAIT_SECONDS = 10.0
 
 
 class NoSuchPosition(EventConsumerError):  # noqa: N818 - the name describes the state
@@ -122,13 +119,13 @@ async def by_number(hub: Hub, chain: Chain, number: int) -> Position:
     slot = await chain.last_before(number) if await chain.start() is not None else None
     if slot is not None and slot.last == number:
         return Position(sequence_number=number, offset=slot.last_offset)
-    found = await _read(hub, chain.partition, number)
-    if found is None:
+    offset = await offset_at(hub, chain.partition, number, EPOCH)
+    if offset is None:
         raise NoSuchPosition(
             f"partition {chain.partition}: the hub no longer has event {number} and no file ends with it, so its "
             "offset is unknown: use the end of a file (eventconsumer files), or specify the offset with an import"
         )
-    return found
+    return Position(sequence_number=number, offset=offset)
 
 
 async def by_offset(hub: Hub, chain: Chain, offset: str) -> Position:
@@ -140,30 +137,10 @@ async def by_offset(hub: Hub, chain: Chain, offset: str) -> Position:
     """
     if offset == START_OF_STREAM:
         return Position(sequence_number=-1, offset=offset)
-    for slot in reversed(await chain.listed() if await chain.start() is not None else []):
-        if slot.last_offset == offset:
-            return Position(sequence_number=slot.last, offset=offset)
-    wanted = HubPosition(type=PositionType.OFFSET, offset=offset)
-    number = await hub.locate(chain.partition, wanted, EPOCH) - 1
-    found = await _read(hub, chain.partition, number) if number >= 0 else None
-    if found is None or found.offset != offset:
+    number = await checkpoint.by_offset(hub, chain, offset, EPOCH)
+    if number is None:
         raise NoSuchPosition(
             f"partition {chain.partition}: no event of the hub has the offset {offset}, and no file ends with it: use "
             "the sequence number instead"
         )
-    return found
-
-
-async def _read(hub: Hub, partition: str, number: int) -> Position | None:
-    """One event's position; None where the hub does not have the event."""
-    info = await hub.partition(partition)
-    if not info.earliest <= number <= info.last:
-        return None
-    source = await hub.open(partition, number - 1, EPOCH, 1)
-    try:
-        found = await first_from(source, number, WAIT_SECONDS)
-    finally:
-        await source.close()
-    if found is None:
-        raise HubUnreachable(f"event {number} of partition {partition} did not arrive within {WAIT_SECONDS:.0f} s")
-    return Position(sequence_number=number, offset=found.last_offset) if found.first == number else None
+    return Position(sequence_number=number, offset=offset)

@@ -23,7 +23,7 @@ from uuid import uuid4
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease import azuresdk as layout
 from eventconsumer_processor.lease.azuresdk import Names, Ownership
-from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable
+from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable, next_epoch
 from eventconsumer_processor.lease.spelling import Group, read_group, spelled, spellings
 from eventconsumer_processor.lease.store import ACQUIRE_ATTEMPTS, for_each
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
@@ -151,7 +151,7 @@ class AzureSdkStore:
 
     async def acquire(self, seen: Lease, owner: str, *, rebuild: bool = False) -> Taken | None:
         """See `LeaseStore`."""
-        epoch = max(seen.epoch, self._epochs.get(seen.partition, 0)) + 1
+        epoch = next_epoch(seen.partition, max(seen.epoch, self._epochs.get(seen.partition, 0)))
         wanted = Lease(seen.partition, owner, str(uuid4()), epoch, etag=seen.etag, leased=True)
         since = self._clock()
         claimed = await self._claim(wanted)

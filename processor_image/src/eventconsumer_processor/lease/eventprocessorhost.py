@@ -1,12 +1,13 @@
 """The EventProcessorHost layout: names and bodies of lease blobs with the keys of that library.
 
-Reading is lenient (any key order, either spelling, absent values), writing is strict: with the keys and the order of
-the Java or of the .NET library. The Java library reads only its own keys (Gson compares the case: `AzureBlobLease` and
+Reading is lenient (`eventconsumer_api.legacylease`), writing is strict: with the keys and the order of the Java or of
+the .NET library. The Java library reads only its own keys (Gson compares the case: `AzureBlobLease` and
 `CompleteLease` of azure-eventhubs-eph 3.3.0), and the JavaScript library has the same. The .NET library reads both
 (Json.NET does not compare the case: https://learn.microsoft.com/dotnet/standard/serialization/system-text-json/migrate-from-newtonsoft).
 Bodies have a size limit, and every other content is `LeaseInvalid`: a damaged lease never counts as a new one.
 
-The libraries ignore the sequence number of a lease without an offset, and write 0. Here it is -1, because KEDA's scaler
+The libraries ignore the sequence number of a lease without an offset, and write 0. Here it is -1 (also of a lease that
+has only an offset, until its number is found), because KEDA's scaler
 does not ignore it: `last - 0` is one event too few, and one event in an idle partition would not count
 (https://github.com/kedacore/keda/blob/v2.21.0/pkg/scalers/azure_eventhub_scaler.go, calculateUnprocessedEvents).
 
@@ -19,15 +20,15 @@ import json
 from collections.abc import Mapping
 from hashlib import md5
 
+from eventconsumer_api import legacylease
+from eventconsumer_api.legacylease import START_OF_STREAM
 from eventconsumer_api.v1alpha1 import LeaseDialect
 from eventconsumer_processor.errors import LeaseInvalid
-from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_processor.lease.model import NO_NUMBER, Checkpoint, Lease
 
 MAX_BODY_BYTES = 16 * 1024
 OWNER_METADATA = "OWNINGHOST"
 BODY_METADATA = "LEASE"
-START_OF_STREAM = "-1"  # an offset: no event was read yet, whatever the sequence number
-NO_NUMBER = -1  # sequence number of a lease without a checkpoint
 
 
 def blob_name(prefix: str, consumer_group: str, partition: str) -> str:
@@ -96,50 +97,13 @@ def decode(data: bytes, partition: str) -> Lease:
     if len(data) > MAX_BODY_BYTES:
         raise LeaseInvalid(f"it is larger than {MAX_BODY_BYTES} bytes")
     try:
-        body = json.loads(data)
-    except (ValueError, RecursionError):
-        raise LeaseInvalid("it is not JSON") from None
-    if not isinstance(body, dict):
-        raise LeaseInvalid("it is not a JSON object")
-    values = {str(key).lower(): value for key, value in body.items()}
-    if "partitionid" not in values and "epoch" not in values:
-        raise LeaseInvalid("it has neither PartitionId nor Epoch")
-    named = _text(values, "partitionid")
-    if named and named != partition:
-        raise LeaseInvalid(f"its PartitionId is {named!r}")
-    return Lease(
-        partition=partition,
-        owner=_text(values, "owner"),
-        token=_text(values, "token"),
-        epoch=_integer(values, "epoch", default=0),
-        checkpoint=_checkpoint(values),
-    )
-
-
-def _checkpoint(values: dict[str, object]) -> Checkpoint | None:
-    offset, number = _text(values, "offset"), _integer(values, "sequencenumber", default=0)
-    if not offset:
-        return None
-    return Checkpoint(offset, -1 if offset == START_OF_STREAM else number)
-
-
-def _text(values: dict[str, object], key: str) -> str:
-    value = values.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise LeaseInvalid(f"its {key} is not text")
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair: JSON allows it (RFC 8259, section 8.2), UTF-8 does not
-        raise LeaseInvalid(f"its {key} is not valid Unicode") from None
-    return value
-
-
-def _integer(values: dict[str, object], key: str, default: int) -> int:
-    value = values.get(key)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
-        raise LeaseInvalid(f"its {key} is not an integer")
-    return value
+        found = legacylease.parse(data)
+    except ValueError as error:
+        raise LeaseInvalid(str(error)) from None
+    if found.partition and found.partition != partition:
+        raise LeaseInvalid(f"its PartitionId is {found.partition!r}")
+    checkpoint = None
+    if found.offset:
+        number = NO_NUMBER if found.offset == START_OF_STREAM or found.number is None else found.number
+        checkpoint = Checkpoint(found.offset, number)
+    return Lease(partition, found.owner, found.token, found.epoch, checkpoint)

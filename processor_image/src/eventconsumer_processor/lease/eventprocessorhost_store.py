@@ -21,7 +21,7 @@ from uuid import uuid4
 from eventconsumer_api.v1alpha1 import LeaseDialect
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease import eventprocessorhost as layout
-from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable
+from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing, Taken, Unusable, next_epoch
 from eventconsumer_processor.lease.store import ACQUIRE_ATTEMPTS, TIDY_SECONDS, for_each
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
 from eventconsumer_storage.causes import with_cause
@@ -117,13 +117,16 @@ class EventProcessorHostStore:
 
     async def acquire(self, seen: Lease, owner: str, *, rebuild: bool = False) -> Taken | None:
         """See `LeaseStore`."""
+        next_epoch(seen.partition, seen.epoch)
         token = str(uuid4())
         try:
             since = await self._take(seen, token)
             if since is None:
                 return None
             current = await self._under_lease(seen.partition, rebuild)
-            wanted = replace(current, owner=owner, token=token, epoch=current.epoch + 1, leased=True)
+            wanted = replace(
+                current, owner=owner, token=token, epoch=next_epoch(seen.partition, current.epoch), leased=True
+            )
             return Taken(await self._write(current, wanted), since)
         except (StorageError, LeaseInvalid, LeaseLost, asyncio.CancelledError) as error:
             with contextlib.suppress(StorageError, TimeoutError):
@@ -168,7 +171,8 @@ class EventProcessorHostStore:
             except LeaseInvalid as error:
                 return Unusable(
                     str(error),
-                    "Delete the blob to start without its checkpoint, or restore its content",
+                    "Restore or correct its content. If the blob is deleted, hosts begin at the end of the files or, "
+                    "without files, at spec.startingPosition; kubectl eventconsumer checkpoint set sets another",
                     rebuild=Lease(partition, etag=info.etag, leased=info.leased),
                 )
             except NotFound:  # deleted after it was listed

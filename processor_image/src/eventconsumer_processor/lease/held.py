@@ -8,7 +8,7 @@ import structlog
 
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease.keeper import Keeper
-from eventconsumer_processor.lease.model import Checkpoint, Lease, Taken
+from eventconsumer_processor.lease.model import Checkpoint, Lease, Taken, next_epoch
 from eventconsumer_processor.lease.store import LeaseStore
 from eventconsumer_storage.errors import NotFound, StorageError, Unavailable
 from eventconsumer_storage.lease_time import boottime
@@ -77,13 +77,15 @@ class HeldLease:
         """Raise the epoch above one found in the chain, for example after a lease blob was deleted.
 
         Raises:
+            LeaseInvalid: There is no higher epoch.
             LeaseLost: This host does not hold the lease.
             StorageError: The request failed.
         """
         async with self._lock:
             if self._lease.epoch <= above:
                 await self._certain()
-                await self._write(lambda lease: self._store.raise_epoch(lease, above + 1))
+                epoch = next_epoch(self._lease.partition, above)
+                await self._write(lambda lease: self._store.raise_epoch(lease, epoch))
 
     async def release(self) -> None:
         """Release the partition; after a few attempts without a response, the lease expires by itself."""

@@ -22,10 +22,14 @@ def lease_store(config: HostConfig, info: HubInfo, blobs: BlobStore, clock: Call
         blobs: The lease container.
         clock: Seconds; must continue during suspend.
     """
-    seconds, group = config.leases.duration_seconds, config.event_hub.consumer_group
+    seconds, names = config.leases.duration_seconds, lease_names(config, info)
+    if config.leases.layout is LeaseLayout.AZURE_SDK:
+        return AzureSdkStore(blobs, names, seconds, clock)
+    return EventProcessorHostStore(blobs, names.prefix, names.group, seconds, clock, dialect=config.leases.dialect)
+
+
+def lease_names(config: HostConfig, info: HubInfo) -> Names:
+    """Names of the lease blobs; the layout EventProcessorHost uses only the prefix and the consumer group."""
     nonce = config.replay.nonce if config.replay else ""
     prefix = lease_prefix(config.leases.location.prefix, config.leases.layout, info.namespace, info.name, nonce)
-    if config.leases.layout is LeaseLayout.AZURE_SDK:
-        names = Names(prefix, info.host or info.namespace, info.name, group)
-        return AzureSdkStore(blobs, names, seconds, clock)
-    return EventProcessorHostStore(blobs, prefix, group, seconds, clock, dialect=config.leases.dialect)
+    return Names(prefix, info.host or info.namespace, info.name, config.event_hub.consumer_group)

@@ -7,6 +7,12 @@ never reused. Owner and token together identify an ownership, the time from an a
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from eventconsumer_api.legacylease import LONG_MAX, START_OF_STREAM
+from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_processor.errors import LeaseInvalid
+
+NO_NUMBER = -1  # sequence number of a checkpoint that has only an offset, or is before the first event
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -14,6 +20,12 @@ class Checkpoint:
 
     offset: str
     sequence_number: int
+
+    def needs_offset(self, layout: LeaseLayout) -> bool:
+        """Whether only the offset is a valid position: libraries left the number out, or (leased blobs) wrote 0."""
+        if self.offset in {"", START_OF_STREAM}:
+            return False
+        return self.sequence_number < 0 or (self.sequence_number == 0 and layout is LeaseLayout.EVENT_PROCESSOR_HOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +65,18 @@ class Listing:
 
     leases: Mapping[str, Lease]
     invalid: Mapping[str, Unusable]
+
+
+def next_epoch(partition: str, epoch: int) -> int:
+    """The epoch of the next owner.
+
+    Raises:
+        LeaseInvalid: There is no higher one: Event Hubs and all libraries have signed integers of 64 bits.
+    """
+    if epoch >= LONG_MAX:
+        raise LeaseInvalid(
+            f"the lease of partition {partition} has the highest epoch, {epoch}, so it can have no next owner: if no "
+            "file has this epoch, stop all readers, and set Epoch in the lease blob (layout AzureSdk: the metadata "
+            "epoch of the ownership) to 0; hosts raise it above the epochs of the files"
+        )
+    return epoch + 1

@@ -86,7 +86,7 @@ async def spelled(blobs: BlobStore, names: Names) -> Names:
         LeasesAmbiguous: There is no record, and there are blobs under several spellings.
         StorageError: A request failed, or the record cannot be parsed.
     """
-    name = lease_record_name(names.home)
+    name = lease_record_name(names.home, names.group)
     try:
         record = await blobs.read(name, RECORD_MAX_BYTES)
         if record is not None:

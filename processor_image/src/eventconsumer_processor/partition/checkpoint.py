@@ -29,20 +29,33 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
+import structlog
+
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
+from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import EventMark
-from eventconsumer_api.v1alpha1 import CheckpointPolicy, CheckpointRule, Position, PositionType, StartingPosition
+from eventconsumer_api.legacylease import START_OF_STREAM
+from eventconsumer_api.v1alpha1 import (
+    CheckpointPolicy,
+    CheckpointRule,
+    HandlerMode,
+    Position,
+    PositionType,
+    StartingPosition,
+)
 from eventconsumer_processor import problems
 from eventconsumer_processor.errors import ChainEnded, PositionRefused, StartsLater
-from eventconsumer_processor.lease.eventprocessorhost import START_OF_STREAM
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.partition import marks
 from eventconsumer_processor.sink.gaps import Gap, GapReason
 from eventconsumer_processor.sink.slots import Chain, Genesis, Slot
+from eventconsumer_processor.source.byoffset import number_at
 from eventconsumer_processor.source.causes import is_about_position
 from eventconsumer_processor.source.hub import CLOCKS_DIFFER, Hub, PartitionInfo
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +79,17 @@ class Resume:
         return Checkpoint(self.last.last_offset, self.last.last) if self.last else None
 
 
-async def enter(held: HeldLease, chain: Chain) -> Lease:
-    """Read the lease, and make sure that its checkpoint belongs to this segment of the chain.
+async def enter(held: HeldLease, chain: Chain, hub: Hub, config: HostConfig) -> Lease:
+    """Read the lease, and make sure that its checkpoint belongs to this segment of the chain, and has a number.
 
     A checkpoint of the previous segment is set back before the genesis record is written. So where a genesis record
     exists, the checkpoint belongs to this segment.
 
     Raises:
+        Blocked: The checkpoint has only an offset, and there is no event with it.
         ChainEnded: The chain continues in the next segment.
         LeaseLost: This host does not hold the lease.
+        SourceError: The hub did not respond.
         StorageError: A request failed.
     """
     if await chain.is_superseded():
@@ -84,7 +99,52 @@ async def enter(held: HeldLease, chain: Chain) -> Lease:
         offset = opening.before.offset if opening.before else ""
         await held.rewind(Checkpoint(offset if opening.start else START_OF_STREAM, opening.start - 1))
         lease = held.lease
+    placed = await with_number(lease, chain, hub, config)
+    if placed.checkpoint is not None and placed.checkpoint != lease.checkpoint:
+        await held.rewind(placed.checkpoint)
+        lease = held.lease
     return lease
+
+
+async def with_number(lease: Lease, chain: Chain, hub: Hub, config: HostConfig) -> Lease:
+    """The lease, with the sequence number of its checkpoint, which is found by the offset where only that is valid.
+
+    Once the chain has begun, a number 0 is valid (its first host found or wrote it), and files need no checkpoint: an
+    unknown one is a program's that shares the leases, and its events are read, too.
+
+    Raises:
+        Blocked: There is no event with this offset.
+        SourceError: The hub did not respond.
+        StorageError: A request failed.
+    """
+    checkpoint = lease.checkpoint
+    if checkpoint is None or not checkpoint.needs_offset(config.leases.layout):
+        return lease
+    begun, processing = await chain.start() is not None, config.processing
+    replaced = processing.handler is not None and processing.handler_mode is HandlerMode.REPLACE
+    if begun and (checkpoint.sequence_number >= 0 or not (replaced or config.leases.shared)):
+        return lease
+    found = await by_offset(hub, chain, checkpoint.offset, lease.epoch)
+    if found is None and begun and not replaced:
+        return lease
+    if found is None:
+        problem = problems.offset_not_found(config.resource, chain.partition, checkpoint.offset)
+        raise Blocked(problem.field, Reason(problem.reason), problem.message)
+    log.info("found the number of the checkpoint by its offset", partition=chain.partition, number=found)
+    return replace(lease, checkpoint=Checkpoint(checkpoint.offset, found))
+
+
+async def by_offset(hub: Hub, chain: Chain, offset: str, epoch: int) -> int | None:
+    """Sequence number of an event by its offset, from the files and the hub; None: neither has such an event.
+
+    Raises:
+        SourceError: The hub did not respond.
+        StorageError: A request failed.
+    """
+    for slot in reversed(await chain.listed() if await chain.start() is not None else []):
+        if slot.last_offset == offset:
+            return slot.last
+    return await number_at(hub, chain.partition, offset, epoch)
 
 
 def mark_at(chain: Chain, genesis: Genesis, lease: Lease, position: int) -> EventMark | None:

@@ -54,8 +54,8 @@ class CheckpointSink:
 
     async def locate(self) -> None:
         """See `PartitionSink`."""
-        lease = await enter(self._held, self._chain)
         deps = self._deps
+        lease = await enter(self._held, self._chain, deps.hub, deps.config)
         genesis = await begin(self._chain, lease, deps.hub, deps.config.starting_position, deps.start_clock())
         checkpoint = lease.checkpoint
         start = genesis.start

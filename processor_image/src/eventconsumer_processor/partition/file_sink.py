@@ -66,8 +66,8 @@ class FileSink:
 
     async def locate(self) -> None:
         """See `PartitionSink`."""
-        lease = await enter(self._held, self._chain)
         config = self._deps.config
+        lease = await enter(self._held, self._chain, self._deps.hub, config)
         end = await resume(
             self._chain,
             lease,

@@ -14,7 +14,7 @@ import structlog
 
 from eventconsumer_api.host_report import PartitionReport, Problem
 from eventconsumer_processor import problems
-from eventconsumer_processor.errors import LeaseLost
+from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.pump import Pump, PumpEnd
@@ -142,7 +142,7 @@ class PartitionOwnership:
                 return False
             try:
                 await self._held.raise_epoch(above=self._held.lease.epoch)
-            except LeaseLost:
+            except (LeaseInvalid, LeaseLost):  # LeaseInvalid: there is no higher epoch
                 return False
             except StorageError as error:  # a lost epoch must not be used again
                 self._log.warning("failed to raise the epoch; retrying", error=str(error))

@@ -3,7 +3,11 @@
 Properties become text: strings unchanged, all other types as JSON, so that no information is lost. The kind of each
 value distinguishes 5 from "5". A binary becomes {"$binary": "<base64>"}, also if its bytes are UTF-8: publishers of
 Kafka send header values as raw bytes (Microsoft, "Exchange events between consumers and producers that use different
-protocols"). Strings and symbols are plain bytes here, and timestamps are integers.
+protocols"). The times and durations of .NET publishers become {"$datetime-offset": …} and {"$timespan": …}. Strings and
+symbols are plain bytes here, and timestamps are integers.
+
+AMQP compares the keys of a map with their types; columns have texts. Of keys that are equal as text, the first keeps
+its name, and the others get a mark: `k#2`, `k#3`.
 
 A message without a body, such as a tombstone of Kafka, has the body None; an empty body is b"".
 """
@@ -17,7 +21,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.rows import Binary, EventRows, FlatMap, Kind
+from eventconsumer_processor.source.rows import Binary, DateTimeOffset, EventRows, FlatMap, Kind, TimeSpan
 
 SEQUENCE_NUMBER = b"x-opt-sequence-number"
 OFFSET = b"x-opt-offset"
@@ -94,12 +98,28 @@ def _body(message: Message) -> bytes | None:
 
 def _extend(column: FlatMap, items: Iterable[tuple[Any, Any]]) -> None:
     """Append one event's entries."""
+    start = len(column.keys)
     for key, value in items:
         text, kind = entry(value)
         column.keys.append(as_text(key))
         column.values.append(text)
         column.kinds.append(kind)
+    if len(set(column.keys[start:])) < len(column.keys) - start:
+        column.keys[start:] = distinct(column.keys[start:])
     column.ends.append(len(column.keys))
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names; each that repeats one gets a number that makes it another name."""
+    taken, found, seen = set(names), list[str](), set[str]()
+    for name in names:
+        unique, count = name, 1
+        while unique in seen or (count > 1 and unique in taken):
+            count += 1
+            unique = f"{name}#{count}"
+        seen.add(unique)
+        found.append(unique)
+    return found
 
 
 def entry(value: Any) -> tuple[str, Kind]:
@@ -113,6 +133,8 @@ def entry(value: Any) -> tuple[str, Kind]:
             return as_text(value), Kind.BINARY
     if value is None:
         return as_text(value), Kind.NULL
+    if isinstance(value, DateTimeOffset | TimeSpan):
+        return as_text(value), Kind.TEXT
     if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
         return as_text(value), Kind.INTEGER
     return as_text(value), Kind.FLOAT if isinstance(value, float) else Kind.TEXT
@@ -141,8 +163,11 @@ def _plain(value: Any) -> Any:
             if not isinstance(value, Binary):
                 return value.decode()
         return {"$binary": base64.b64encode(value).decode()}
+    if isinstance(value, DateTimeOffset | TimeSpan):
+        return {"$datetime-offset" if isinstance(value, DateTimeOffset) else "$timespan": str(value)}
     if isinstance(value, Mapping):
-        return {as_text(key): _plain(item) for key, item in value.items()}
+        names = distinct([as_text(key) for key in value])
+        return {name: _plain(item) for name, item in zip(names, value.values(), strict=True)}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):

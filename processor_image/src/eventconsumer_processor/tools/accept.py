@@ -32,7 +32,7 @@ from eventconsumer_processor.identity.segments import name_of, write
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.partition import marks
-from eventconsumer_processor.partition.checkpoint import Resume, begin, mark_at, starting_genesis, walk
+from eventconsumer_processor.partition.checkpoint import Resume, begin, mark_at, starting_genesis, walk, with_number
 from eventconsumer_processor.sink.formats import files_of
 from eventconsumer_processor.sink.slots import Chain, Genesis, Slot, incarnation
 from eventconsumer_processor.source.batch import EventBatch
@@ -196,6 +196,7 @@ class Accepting:
 
     async def _end(self, partition: str) -> Ends:
         chain, lease = self._chain(partition, self.segments[-1]), self._lease(partition)
+        lease = await with_number(lease, chain, self.hub, self.config)
         await begin(chain, lease, self.hub, self.config.starting_position, datetime.now(UTC))
         encode = files_of(self.config, self.info, self.segments[-1], self.sink)[0]
         empty = b"".join(encode([], partition, {}))

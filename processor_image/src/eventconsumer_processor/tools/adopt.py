@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from eventconsumer_api.console import Console
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_api.identity import ChainRecord, LeaseRecord, chain_name, consumer_of, lease_record_name
+from eventconsumer_api.identity import ChainRecord, LeaseRecord, chain_name, consumer_of
 from eventconsumer_api.model import Report
 from eventconsumer_processor.identity.records import (
     CLAIM_SECONDS,
@@ -110,13 +110,13 @@ def _chain_step(consumer: Consumer, chain: Stored[ChainRecord], held: Sequence[L
 
 
 async def _lease_steps(consumer: Consumer, chain: Stored[ChainRecord], held: Sequence[Lease]) -> list[AdoptStep]:
-    found = await read_lease_record(consumer.leases, lease_store(consumer).folder)
+    found = await _read_lease_record(consumer)
     if found is None:
         return []  # the first host writes it
     record, wanted = found.record, _wanted(consumer, chain)
     step = AdoptStep(
         record=LEASES,
-        blob=_lease_record(consumer),
+        blob=found.name,
         action=Action.KEEP,
         from_=f"chain {record.chain} of {record.resource}",
         to=f"chain {wanted.chain} of {wanted.resource}",
@@ -141,7 +141,7 @@ async def _write(consumer: Consumer, chain: Stored[ChainRecord], step: AdoptStep
         record = chain.record.model_copy(update={"resource": consumer.config.resource, "since": utc_now()})
         await consumer.sink.put(step.blob, _encoded(record), if_match=chain.etag)
     else:
-        found = await read_lease_record(consumer.leases, lease_store(consumer).folder)
+        found = await _read_lease_record(consumer)
         if found is None:
             raise Damaged(f"the record of the leases, blob {step.blob}, was removed: run the command again")
         wanted = _wanted(consumer, chain).model_copy(update={"spelling": found.record.spelling})
@@ -155,8 +155,9 @@ def _wanted(consumer: Consumer, chain: Stored[ChainRecord]) -> LeaseRecord:
     return expected_lease_record(consumer.config, info, chain.record.chain, consumer.sink.account)
 
 
-def _lease_record(consumer: Consumer) -> str:
-    return lease_record_name(lease_store(consumer).folder)
+async def _read_lease_record(consumer: Consumer) -> Stored[LeaseRecord] | None:
+    group = consumer.config.event_hub.consumer_group
+    return await read_lease_record(consumer.leases, lease_store(consumer).folder, group)
 
 
 def _held(step: AdoptStep, lease: Lease, other: str) -> AdoptStep:

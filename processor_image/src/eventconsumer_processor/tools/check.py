@@ -21,8 +21,17 @@ from eventconsumer_processor.credentials import hub_access
 from eventconsumer_processor.errors import HubNotFound, LeasesAmbiguous, NoticeFailed, SourceError
 from eventconsumer_processor.handler.deadletter import LetterFolder
 from eventconsumer_processor.host.registration import hub_of
-from eventconsumer_processor.identity.records import Stored, belongs, leader_name, misfit, read_lease_record
+from eventconsumer_processor.identity.records import (
+    Stored,
+    belongs,
+    leader_name,
+    misfit,
+    other_spellings,
+    read_lease_record,
+    with_case,
+)
 from eventconsumer_processor.identity.segments import check_names, list_segments
+from eventconsumer_processor.inspect.leases import read_leases
 from eventconsumer_processor.inspect.records import expected_lease_record, read_chain_record
 from eventconsumer_processor.inspect.storage import (
     AccountFacts,
@@ -31,7 +40,8 @@ from eventconsumer_processor.inspect.storage import (
     opened_service,
     storage_time,
 )
-from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.lease.layouts import lease_names, lease_store
+from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.notice.endpoint import Endpoint
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_processor.tools.cli import DONE, REFUSED, show, table_of, text
@@ -253,7 +263,14 @@ async def check_leases(
     store, container = lease_store(config, info, leases, boottime), config.leases.location.container
     folder = store.folder.rstrip("/")
     where = f"{container}/{folder}"
-    found = await read_lease_record(leases, folder)
+    group = config.event_hub.consumer_group
+    found = await read_lease_record(leases, folder, group)
+    others = await other_spellings(leases, folder, group) if found is None and with_case(config) else []
+    if found is not None and with_case(config) and found.record.consumer_group != group:
+        others = [found.record.consumer_group]
+    if others and (found is None or belongs(found.record, wanted)):
+        _failed(checks, LEASES, problems.group_in_another_case(container, folder, group, others).message)
+        return
     if found is not None:
         if belongs(found.record, wanted):
             checks.passed(LEASES, f"the leases at {where} belong to this hub and this chain")
@@ -265,16 +282,31 @@ async def check_leases(
     except LeasesAmbiguous as error:
         _failed(checks, LEASES, problems.leases_ambiguous(container, error).message)
         return
-    if not there:
+    views = await read_leases(leases, config.leases.layout, lease_names(config, info))
+    damaged = [view for _, view in sorted(views.items()) if view.damage]
+    if not views:
         checks.passed(LEASES, f"no leases at {where} yet: the first host creates them")
+    elif damaged:
+        names = ", ".join(f"{view.blob} ({view.damage})" for view in damaged)
+        checks.failed(
+            LEASES,
+            f"leases of another program at {where} cannot be read: {names}",
+            "restore or correct these blobs; without one, hosts begin at spec.startingPosition, unless kubectl "
+            f"eventconsumer checkpoint set {config.resource.name} -n {config.resource.namespace} sets another",
+        )
     elif why := await misfit(config, there, hub, info, read=False):
         _failed(checks, LEASES, problems.leases_do_not_fit(container, folder, why).message)
     else:
+        by_offset = ", ".join(sorted((lease.partition for lease in there if _only_offset(config, lease)), key=natural))
+        more = f"; of partitions {by_offset} they find the sequence number by the offset" if by_offset else ""
         spelling = await store.spelling()
         spelled = f", whose names are spelled {spelling}," if spelling else ""
-        checks.passed(
-            LEASES, f"{len(there)} leases of another program at {where}{spelled} fit the hub: hosts take them over"
-        )
+        text = f"{len(there)} leases of another program at {where}{spelled} fit the hub: hosts continue{more}"
+        checks.passed(LEASES, text)
+
+
+def _only_offset(config: HostConfig, lease: Lease) -> bool:
+    return lease.checkpoint is not None and lease.checkpoint.needs_offset(config.leases.layout)
 
 
 async def check_container(

@@ -16,10 +16,11 @@ from eventconsumer_processor import problems
 from eventconsumer_processor.configuration import credential_in
 from eventconsumer_processor.errors import CommandError
 from eventconsumer_processor.inspect.consumer import Consumer, opened
-from eventconsumer_processor.inspect.leases import LeaseState, LeaseView, Position, read_leases
+from eventconsumer_processor.inspect.leases import LeaseState, LeaseView, Position, read_leases, read_leases_of_python
 from eventconsumer_processor.inspect.partitions import PartitionState, by_number, by_offset, chain_of, read_partitions
 from eventconsumer_processor.inspect.storage import blob_store, opened_service, storage_time
 from eventconsumer_processor.lease.azuresdk import Names
+from eventconsumer_processor.lease.model import NO_NUMBER, Checkpoint
 from eventconsumer_processor.tools import apply
 from eventconsumer_processor.tools.cli import NOTHING, say
 from eventconsumer_processor.tools.leases import natural
@@ -52,9 +53,8 @@ class Legacy:
 
 def needs_offset(lease: LeaseView, layout: LeaseLayout) -> bool:
     """Whether only the offset is a valid position: old libraries omit the sequence number, or write 0. Pure."""
-    if not lease.offset or lease.offset == "-1" or lease.damage:
-        return False
-    return lease.number is None or (lease.number == 0 and layout is LeaseLayout.EVENT_PROCESSOR_HOST)
+    number = NO_NUMBER if lease.number is None else lease.number
+    return not lease.damage and Checkpoint(lease.offset, number).needs_offset(layout)
 
 
 def held_by(legacy: Legacy) -> dict[str, str]:
@@ -140,10 +140,15 @@ async def read(consumer: Consumer, blobs: BlobStore, source: PlanSource, now: da
     """Read the other processor's leases.
 
     Raises:
+        SourceError: The hub did not respond.
         StorageError: A request failed.
     """
     names = Names(source.prefix, consumer.host, consumer.hub_name, source.consumer_group)
-    return Legacy(source, await read_leases(blobs, source.layout, names), now)
+    found = await read_leases(blobs, source.layout, names)
+    if not found and source.layout is LeaseLayout.EVENT_PROCESSOR_HOST:
+        _, info = await consumer.describe()
+        found = await read_leases_of_python(blobs, source.prefix, info.partition_ids)
+    return Legacy(source, found, now)
 
 
 async def migrate(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from eventconsumer_api.legacylease import LONG_MAX
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease.azuresdk import Names
 from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
@@ -167,6 +168,20 @@ async def test_an_epoch_is_lifted_above_the_chains(pair: Pair) -> None:
     assert (await pair.two.read("0")).epoch == 42
 
 
+async def test_the_highest_epoch_has_no_successor_and_is_not_damaged(pair: Pair) -> None:
+    held = await hold(pair)
+    await held.raise_epoch(above=LONG_MAX - 1)
+    with pytest.raises(LeaseInvalid, match=f"highest epoch, {LONG_MAX}, so it can have no next owner.*to 0"):
+        await held.raise_epoch(above=LONG_MAX)
+    await held.advance(Checkpoint("50", 5))
+    await held.release()
+    free = await listed(pair.two)
+    assert (free.epoch, free.leased, free.checkpoint) == (LONG_MAX, False, Checkpoint("50", 5))
+    with pytest.raises(LeaseInvalid, match="highest epoch"):
+        await pair.two.acquire(free, "host-b")
+    assert await listed(pair.two) == free
+
+
 async def test_renewals_beside_writes_disturb_nothing(pair: Pair) -> None:
     held = await hold(pair)
 
@@ -191,7 +206,7 @@ async def test_a_damaged_lease_is_set_apart_and_rebuilt_only_on_demand(pair: Pai
     listing = await pair.one.list(["0", "1"])
     assert (set(listing.leases), set(listing.invalid)) == ({"1"}, {"0"})
     unusable = listing.invalid["0"]
-    assert "blob" in unusable.why and "0" in unusable.why and "Delete the blob" in unusable.remedy
+    assert "blob" in unusable.why and "0" in unusable.why and "the blob" in unusable.remedy
     assert unusable.rebuild is not None
     with pytest.raises(LeaseInvalid):
         await pair.one.acquire(unusable.rebuild, "host-a")

@@ -12,6 +12,7 @@ import structlog
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import lease_record_name
+from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.handler.api import Event, PartitionContext
 from eventconsumer_processor.handler.deadletter import UNDECODED, Attempts, Cause, DeadLetters, LetterFolder
 from eventconsumer_processor.identity.records import (
@@ -44,6 +45,7 @@ from eventconsumer_storage.errors import Unavailable
 from tests.contract.processor.conftest import World
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub
+from tests.support.legacyleases import document
 from tests.unit.processor.stage import CONFIG
 
 INFO = HubInfo("shop.example", "orders", CREATED, ("0", "1"))
@@ -507,6 +509,16 @@ async def test_a_migration_takes_positions_over(make: Make, world: World) -> Non
     assert lease.checkpoint == Checkpoint("390", 39)
 
 
+async def test_a_migration_finds_the_leases_of_python_which_have_no_folder(make: Make, world: World) -> None:
+    shop = make()
+    await world.blobs.put("0", document("python-1", "0", "390", 39))
+    await world.blobs.put("1", document("python-1-default", "1", "270", 27))
+    source = PlanSource(layout=LeaseLayout.EVENT_PROCESSOR_HOST, container="c", prefix="", consumer_group="$Default")
+    found = await migrate.read(shop.consumer, world.blobs, source, await shop.consumer.now())
+    plan = await migrate.plan(shop.consumer, found)
+    assert [(step.partition, step.to and step.to.sequence_number) for step in plan] == [("0", 39), ("1", 27)]
+
+
 # --- whose chain and whose leases ---
 
 BILLING = {"namespace": "shop", "name": "billing", "uid": "b"}
@@ -560,6 +572,14 @@ async def test_check_says_whether_leases_of_an_old_program_fit(make: Make) -> No
     await shop.move("0", 39)
     found = (await said(shop))["lease-identity"]
     assert (found.ok, "fit the hub" in found.detail) == (True, True)
+    if shop.consumer.config.leases.layout is LeaseLayout.EVENT_PROCESSOR_HOST:
+        await shop.world.blobs.put("$Default/1", document("net-framework-old", "1", "390", 39))
+        found = (await said(shop))["lease-identity"]
+        assert (found.ok, "of partitions 1 they find the sequence number by" in found.detail) == (True, True)
+        await shop.world.blobs.put("$Default/1", b'{"Epoch":1,"Offset":"9","offset":"10"}')
+        found = (await said(shop))["lease-identity"]
+        assert (found.ok, "$Default/1 (it has two values of offset)" in found.detail) == (False, True)
+        await shop.world.blobs.put("$Default/1", document("java", "1", "390", 39))
     await shop.move("0", 300)
     found = (await said(shop))["lease-identity"]
     assert (found.ok, "the hub's last event is 99" in found.detail + found.remedy) == (False, True)
@@ -592,7 +612,10 @@ async def test_leases_in_upper_case_are_seen_by_all_tools_and_stay_so(make: Make
 async def records(shop: Shop) -> tuple[str, str]:
     """The resource in the record of the chain, and the chain in that of the leases."""
     folder = apply.lease_store(shop.consumer).folder
-    found, leases_of = await read_chain(shop.world.blobs, "p"), await read_lease_record(shop.world.blobs, folder)
+    found, leases_of = (
+        await read_chain(shop.world.blobs, "p"),
+        await read_lease_record(shop.world.blobs, folder, "$Default"),
+    )
     return found.record.resource.path if found else "", leases_of.record.chain if leases_of else ""
 
 
@@ -652,7 +675,7 @@ async def test_leases_of_another_hub_are_never_adopted(make: Make) -> None:
     shop = make()
     chain = await claimed(shop)
     billing = replace(shop.consumer, hub_name="billing")
-    name = lease_record_name(apply.lease_store(billing).folder)
+    name = lease_record_name(apply.lease_store(billing).folder, "$Default")
     record = expected_lease_record(shop.consumer.config, INFO, chain, "account")
     await shop.world.blobs.put(name, record.model_dump_json(by_alias=True).encode())
     step = {step.record: step for step in await adopt.carry_out(billing)}["leases"]

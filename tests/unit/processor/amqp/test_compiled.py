@@ -213,6 +213,7 @@ def entries(*pairs: tuple[bytes, bytes]) -> bytes:
 
 
 LEFT = [
+    section(0x72, {**annotations(), Symbol("subject"): "a"}) + section(0x73, [None] * 3 + ["b"]) + BODY,  # a name twice
     b"", BODY, NUMBERED + BODY + BODY, NUMBERED + NUMBERED + BODY, NUMBERED + section(0x76, [1]),
     NUMBERED + section(0x77, "x"), NUMBERED + BODY + section(0x79, 1), NUMBERED + BODY + section(2**40 + 0x78, {}),
     NUMBERED + BODY + encode_event(b"", {}, None).annotated(1, "1", 1)[0], NUMBERED + section(0x75, "text"),
@@ -244,7 +245,6 @@ TAKEN = [
     NUMBERED + b"\x00\x53\x74\xd1\x00\x00\x00\x08\x00\x00\x00\x02\xa1\x01k\x40" + BODY,
     entries((b"\xb1\x00\x00\x00\x01k", b"\x40"), (b"\xb3\x00\x00\x00\x01l", b"\x41"), (b"\xa1\x00", b"\x44")),
     entries(*[(codec.string(str(index)), b"\x40") for index in range(64)]),
-    section(0x72, {**annotations(), Symbol("subject"): "a"}) + section(0x73, [None] * 3 + ["b"]) + BODY,
     *[section(0x72, {**annotations(), Symbol("x-opt-sequence-number"): number}) + BODY
       for number in (-(2**63), -1, 0, 127, 128, 2**63 - 1)],
     section(0x72, {**annotations(), Symbol("x-opt-sequence-number"): Int(-5)}) + BODY, *COMMON,

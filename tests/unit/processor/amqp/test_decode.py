@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from eventconsumer_api.capture import UNDECODED
 from eventconsumer_processor.amqp import codec
 from eventconsumer_processor.amqp.codec import FrameError
-from eventconsumer_processor.amqp.decode import decode
+from eventconsumer_processor.amqp.decode import by_rows, decode
 from eventconsumer_processor.source import columns, sdk
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.rows import Kind
@@ -194,7 +194,6 @@ def test_messages_of_many_shapes_keep_their_order(turns: list[int], found: list[
         b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x72" + NUMBERED[3:] + BODY,  # a section named by a wide number
         NUMBERED + BODY + section(0x75, b"more"),
         NUMBERED + section(0x74, {f"k{number}": "v" * 200 for number in range(4)}) + BODY,
-        NUMBERED + b"\x00\x53\x74\xc1\x0d\x04" + b"\xa1\x01k\xa1\x01a" + b"\xa1\x01k\xa1\x01b" + BODY,  # a name twice
         NUMBERED + b"\x00\x53\x74\xc1\x06\x02\xa1\x01\xff\xa1\x00" + BODY,  # a name that is no text
         NUMBERED,
         BODY + NUMBERED,
@@ -209,6 +208,73 @@ def test_unusual_messages_give_the_same_columns(payload: bytes) -> None:
     expected = by_pyamqp([NUMBERED + BODY if wide else payload])
     assert decoded([payload]).columns.equals(expected.columns)
     assert decoded([payload] * 3).columns.equals(pa.concat_batches([expected.columns] * 3))
+
+
+def properties_of(*pairs: tuple[bytes, bytes], section: int = 0x74) -> list[tuple[str, str]]:
+    """Names and values of the properties of a message with these pairs, which both decoders give."""
+    found = codec.described(section, codec.mapping(pairs))
+    payload = NUMBERED + found + BODY if section == 0x74 else found + section_of_fields() + BODY
+    batch = decoded([payload])
+    assert not batch.undecoded and batch.columns.equals(by_rows([payload]).columns)
+    rows = batch.rows()
+    column = rows.properties if section == 0x74 else rows.system_properties
+    return list(zip(column.keys, column.values, strict=True))
+
+
+def section_of_fields() -> bytes:
+    return section(0x73, [None, None, None, "of the field"])
+
+
+K, K2 = codec.string("k"), codec.string("k#2")
+A, B, C, D = map(codec.string, "abcd")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ([(K, A), (codec.symbol("k"), B)], [("k", "a"), ("k#2", "b")]),
+        ([(K, A), (K, B), (codec.symbol("k"), C)], [("k", "a"), ("k#2", "b"), ("k#3", "c")]),
+        ([(K, A), (K, B), (K2, C)], [("k", "a"), ("k#3", "b"), ("k#2", "c")]),  # its own name is not taken from it
+        ([(codec.string("5"), A), (b"\x54\x05", B), (b"\x53\x05", C)], [("5", "a"), ("5#2", "b"), ("5#3", "c")]),
+        ([(b"\x54\x01", A), (b"\x41", B)], [("1", "a"), ("true", "b")]),  # one key to Python
+        ([(b"\x45", A), (b"\xc0\x01\x00", B)], [("[]", "a"), ("[]#2", "b")]),
+        ([(K, codec.mapping([(K, A), (codec.symbol("k"), B), (b"\x54\x05", C), (codec.string("5"), D)]))],
+         [("k", '{"k":"a","k#2":"b","5":"c","5#2":"d"}')]),
+    ],
+)  # fmt: skip
+def test_keys_that_are_equal_as_text_are_all_kept(
+    pairs: list[tuple[bytes, bytes]], expected: list[tuple[str, str]]
+) -> None:
+    assert properties_of(*pairs) == expected
+
+
+def test_an_annotation_with_the_name_of_a_field_is_kept_beside_it() -> None:
+    own = [(codec.symbol(str(name)), encode(value)) for name, value in annotations().items()]
+    found = properties_of(*own, (codec.symbol("subject"), A), section=0x72)
+    assert found == [("subject", "a"), ("subject#2", "of the field")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "ticks", "text"),
+    [
+        ("datetime-offset", 621_355_968_000_000_001, '{"$datetime-offset":"1970-01-01T00:00:00.0000001Z"}'),
+        ("datetime-offset", 0, '{"$datetime-offset":"0001-01-01T00:00:00.0000000Z"}'),
+        ("datetime-offset", 3_155_378_975_999_999_999, '{"$datetime-offset":"9999-12-31T23:59:59.9999999Z"}'),
+        ("datetime-offset", 3_155_378_976_000_000_000, '{"$datetime-offset":"3155378976000000000"}'),
+        ("datetime-offset", -1, '{"$datetime-offset":"-1"}'),
+        ("timespan", 0, '{"$timespan":"00:00:00"}'),
+        ("timespan", -937_840_050_000, '{"$timespan":"-1.02:03:04.0050000"}'),
+        ("timespan", 2**63 - 1, '{"$timespan":"10675199.02:48:05.4775807"}'),
+        ("unknown", 5, "5"),
+    ],
+)
+def test_times_and_durations_of_dot_net_keep_their_type(kind: str, ticks: int, text: str) -> None:
+    value = b"\x00" + codec.symbol(f"com.microsoft:{kind}") + codec.long(ticks)
+    assert properties_of((K, value)) == [("k", text)]
+    listed = properties_of((K, b"\xc0" + bytes((len(value) + 1, 1)) + value))
+    assert listed == [("k", f"[{text}]")]
+    uri = b"\x00" + codec.symbol("com.microsoft:uri") + codec.string("https://a")
+    assert properties_of((K, uri)) == [("k", "https://a")]
 
 
 def test_no_messages_give_an_empty_batch() -> None:

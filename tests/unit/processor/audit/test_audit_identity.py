@@ -37,7 +37,7 @@ from tests.unit.processor.auditing import (
 
 OTHER = "0123456789abcdef"
 BILLING = {"namespace": "shop", "name": "billing", "uid": "b"}
-LEASES, OUTPUT = "$Default~identity.json", "orders/_eventconsumer.json"
+LEASES, OUTPUT = "$default~identity.json", "orders/_eventconsumer.json"
 
 
 def chain(name: str = "p/_chain.json", **changes: object) -> Change:

@@ -31,6 +31,7 @@ from eventconsumer_processor.identity.records import (
     claim_leases,
     is_displaced,
     misfit,
+    restore_lease_record,
     take_lead,
 )
 from eventconsumer_processor.lease.layouts import lease_store
@@ -94,7 +95,8 @@ def test_names_of_owners_leases_and_outputs() -> None:
     assert lease_prefix(None, legacy, "shop.example", "Orders") == "shop.example/orders/"
     assert lease_prefix(None, legacy, "shop.example", "orders", "may") == "shop.example/orders/_replays/may/"
     assert (lease_prefix(None, modern, "shop.example", "orders"), lease_prefix("", legacy, "s", "o")) == ("", "")
-    assert lease_record_name("a/$Default/") == "a/$Default~identity.json"
+    assert lease_record_name("A/$Default/", "$Default") == "A/$default~identity.json"
+    assert lease_record_name("Team-Billing", "Billing") == "Team-billing~identity.json"
     assert output_record_name("/results/orders/") == "results/orders/_eventconsumer.json"
     assert output_record_name("") == "_eventconsumer.json"
 
@@ -200,6 +202,50 @@ async def test_the_first_host_records_how_the_names_of_the_leases_are_spelled() 
     assert "a/B and a/b" in problem.message
 
 
+def in_group(account: Account, group: str, resource: dict[str, str] = SHOP) -> HostConfig:
+    hub = {**CONFIG["eventHub"], "consumerGroup": group}
+    return account.config(resource, eventHub=hub)
+
+
+@virtual
+async def test_a_consumer_group_in_another_case_is_the_same_group() -> None:
+    account = Account()
+    await account.leases.put("$Default/0", b"{}")  # of an EventProcessorHost
+    with pytest.raises(Blocked, match=r"at \$Default/, and \$DEFAULT would begin anew at \$DEFAULT/") as raised:
+        await account.claim(in_group(account, "$DEFAULT"), "c" * 16)
+    problem = raised.value.problem
+    assert (problem.field, problem.reason) == ("spec.eventHub.consumerGroup", "LeaseStoreInUse")
+    account.leases.delete("$Default/0")
+    await account.claim(in_group(account, "$Default"), "c" * 16)
+    with pytest.raises(Blocked, match=r"belong to EventConsumer shop/orders"):
+        await account.claim(in_group(account, "$default", MARKET), "d" * 16)
+    with pytest.raises(Blocked, match=r"consumerGroup: \$Default, to continue"):  # deleted, and created otherwise
+        await account.claim(in_group(account, "$default", AGAIN), "c" * 16)
+    await account.claim(in_group(account, "$Default", AGAIN), "c" * 16)
+    await account.claim(in_group(account, "billing"), "c" * 16)
+    await account.claim(account.config(AGAIN, leases={"layout": "AzureSdk"}), "c" * 16)
+    assert {*account.names()} == {
+        "$default~identity.json", "billing~identity.json", "shop.example/orders/$default~identity.json"
+    }  # fmt: skip
+
+
+@virtual
+async def test_a_record_of_an_earlier_version_keeps_its_name_and_its_folder() -> None:
+    account = Account()
+    await account.claim(in_group(account, "$Default"), "c" * 16)
+    record = account.leases.blobs.pop("$default~identity.json").data
+    await account.leases.put("$Default~identity.json", record)
+    await account.claim(in_group(account, "$Default"), "c" * 16)
+    found = LeaseRecord.model_validate_json(record)
+    await restore_lease_record(account.leases, "$Default/", found)
+    assert {*account.names()} == {"$Default~identity.json"}
+    with pytest.raises(Blocked, match=r"at \$Default/, and \$default would begin anew"):
+        await account.claim(in_group(account, "$default", MARKET), "d" * 16)
+    account.leases.delete("$Default~identity.json")
+    await restore_lease_record(account.leases, "$Default/", found)
+    assert {*account.names()} == {"$default~identity.json"}
+
+
 FREE = Lease("0", checkpoint=Checkpoint("40", 4))
 
 
@@ -212,6 +258,14 @@ FREE = Lease("0", checkpoint=Checkpoint("40", 4))
         (replace(FREE, checkpoint=Checkpoint("2079", 3)), False, "the hub's event with that number has offset 30"),
         (replace(FREE, checkpoint=Checkpoint("", 3)), False, ""),  # another library does not say
         (replace(FREE, checkpoint=Checkpoint("1:22:30", 3)), False, ""),  # of the time before or after geo-replication
+        (replace(FREE, checkpoint=Checkpoint("30", -1)), False, ""),  # of a library that keeps only offsets
+        (replace(FREE, checkpoint=Checkpoint("30", 0)), False, ""),  # of a library that read such a lease
+        (replace(FREE, checkpoint=Checkpoint("35", 0)), False, "has offset '35' and no sequence number"),
+        (
+            replace(FREE, checkpoint=Checkpoint("35", -1), leased=True, owner="a"),
+            True,
+            "",
+        ),  # a link would disconnect its reader
         (replace(FREE, checkpoint=Checkpoint("x", 5)), False, "is sequence number 5, but the hub's last event is 4"),
         (replace(FREE, partition="7"), False, "partition 7, but the hub does not have this partition"),
         (replace(FREE, leased=True, owner="laptop"), False, "laptop holds the lease of partition 0"),
@@ -266,4 +320,4 @@ async def test_two_hosts_that_claim_at_once_agree() -> None:
     account.leases.__class__ = Slow
     await account.claim(config, identity)
     with pytest.raises(Conflict):
-        await account.leases.put(lease_record_name("$Default"), b"", if_absent=True)
+        await account.leases.put(lease_record_name("$Default", "$Default"), b"", if_absent=True)

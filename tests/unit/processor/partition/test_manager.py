@@ -11,6 +11,7 @@ import pytest
 
 from eventconsumer_processor.errors import HubNotFound, LinkStolen
 from eventconsumer_processor.lease.azuresdk_store import MISSED
+from eventconsumer_processor.lease.eventprocessorhost import decode
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.store import STORAGE_SECONDS
 from eventconsumer_processor.partition.ownership import HEALED_SECONDS, LONGEST_PAUSE_SECONDS
@@ -19,6 +20,7 @@ from eventconsumer_storage.blobs import BlobInfo
 from tests.support.fakes.blobs import EPOCH as FAKE_EPOCH
 from tests.support.fakes.blobs import FOREVER, FakeBlobStore
 from tests.support.fakes.hub import FakeHub, FakeSource
+from tests.support.legacyleases import WITHOUT_NUMBER, document
 from tests.unit.processor.fleets import (
     FOREIGN,
     LAYOUTS,
@@ -286,10 +288,28 @@ def test_a_damaged_lease_without_files_is_left_to_a_person() -> None:
         await asyncio.sleep(5 * SCAN)
         assert host.owned() == {"1"}
         (problem,) = host.problems("LeaseInvalid")
-        assert "cannot parse lease blob $Default/0" in problem.message and "Delete the blob" in problem.message
+        assert "cannot parse lease blob $Default/0" in problem.message and "Restore or correct" in problem.message
         fleet.leases.delete(fleet.blob("0"))
         await until(lambda: fleet.counts() == [2], 2 * SCAN)
         assert not host.problems("LeaseInvalid")
+
+    fleet_test(test, 2, "EventProcessorHost")
+
+
+@pytest.mark.parametrize("dialect", WITHOUT_NUMBER)
+def test_a_checkpoint_that_has_only_an_offset_gets_its_number_from_the_hub_or_waits_for_a_person(dialect: str) -> None:
+    async def test(fleet: Fleet) -> None:
+        for partition, offset in (("0", "60"), ("1", "65")):
+            fleet.hub.partitions[partition].add(*[b"event"] * 10)
+            await fleet.leases.put(fleet.blob(partition), document(dialect, partition, offset, 6))
+        host = fleet.start("a")
+        await until(lambda: bool(fleet.files()) and fleet.files()["0"][-1][1] == 9, 30)
+        assert fleet.files()["0"][0][:1] == (7,) and set(fleet.files()) == {"0"}  # read from behind the event
+        checkpoint = decode(fleet.leases.blobs[fleet.blob("0")].data, "0").checkpoint
+        assert checkpoint and checkpoint.sequence_number == 9
+        (problem,) = host.problems("CheckpointInvalid")
+        assert "partition 1 has offset '65' and no sequence number" in problem.message
+        assert "checkpoint set orders -n shop --partition 1 --sequence-number" in problem.message
 
     fleet_test(test, 2, "EventProcessorHost")
 
