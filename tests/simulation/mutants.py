@@ -162,13 +162,19 @@ MUTANTS: Mapping[str, Mutant] = {
         {"clean up": 10, "commit batch": 5},
     ),
     "the epoch is not raised (EventProcessorHost)": Mutant(
-        (Change("lease/eventprocessorhost_store.py", "epoch=current.epoch + 1", "epoch=current.epoch"),)
+        (
+            Change(
+                "lease/eventprocessorhost_store.py",
+                "epoch=next_epoch(seen.partition, current.epoch)",
+                "epoch=current.epoch",
+            ),
+        )
     ),
     "the epoch is not raised (AzureSdk)": Mutant(
         (
             Change(
                 "lease/azuresdk_store.py",
-                "epoch = max(seen.epoch, self._epochs.get(seen.partition, 0)) + 1",
+                "epoch = next_epoch(seen.partition, max(seen.epoch, self._epochs.get(seen.partition, 0)))",
                 "epoch = max(seen.epoch, self._epochs.get(seen.partition, 0), 1)",
             ),
         )

@@ -39,8 +39,8 @@ def leases(data: bytes) -> None:
             checkpoint = found.checkpoint or Checkpoint("", -1)
             number = -1 if facts.checkpoint is None else facts.checkpoint
             assert (facts.offset, number) == (checkpoint.offset, checkpoint.sequence_number)
-        for java in (True, False) if found else ():
-            assert eventprocessorhost.decode(eventprocessorhost.encode(found, java=java), "0") == found
+            for java in (True, False):
+                assert eventprocessorhost.decode(eventprocessorhost.encode(found, java=java), "0") == found
             eventprocessorhost.dialect_of(data)
         return
     lines = (line.partition("=") for line in data.decode(errors="replace").split("\n"))

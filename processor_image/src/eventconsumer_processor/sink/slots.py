@@ -54,7 +54,10 @@ def parse_genesis(data: bytes) -> Genesis:
     try:
         record = json.loads(data)
         before = record.get("before")
-        return Genesis(int(record["start"]), None if before is None else EventMark.model_validate(before))
+        start = record["start"]
+        if isinstance(start, bool) or not isinstance(start, int):
+            raise TypeError("start is not an integer")
+        return Genesis(start, None if before is None else EventMark.model_validate(before))
     except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None
 

@@ -15,7 +15,7 @@ from eventconsumer_api.v1alpha1 import CheckpointPolicy, CheckpointRule, Startin
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.partition.checkpoint import CheckpointSchedule, resume
 from eventconsumer_processor.sink.gaps import Gap, GapReason
-from eventconsumer_processor.sink.slots import Chain, Draft
+from eventconsumer_processor.sink.slots import Chain, Draft, parse_genesis
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import FakeHub
 from tests.support.fakes.virtual import virtual
@@ -224,3 +224,10 @@ def test_with_policy_handler_the_host_writes_none(steps: list[tuple[float, int]]
     for seconds, events in steps:
         schedule.note(events, seconds)
         assert not schedule.due(seconds + later, "batch")
+
+
+@pytest.mark.parametrize("start", [b"5.9", b'"5"', b"true", b"null"])
+def test_a_start_that_is_no_integer_is_not_made_one(start: bytes) -> None:
+    """The audit takes such a record for damaged."""
+    with pytest.raises(ValueError, match="not an integer"):
+        parse_genesis(b'{"start":' + start + b"}")
