@@ -70,7 +70,11 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "no sink": ("sink", None, "spec.sink: Required value"),
     "lease too short": ("leaseStore.leaseDurationSeconds", 5, "spec.leaseStore.leaseDurationSeconds"),
     "unknown mode": ("scaling.mode", "Cpu", "spec.scaling.mode"),
-    "output not abfs": ("spark.output.path", "s3://bucket/x", 'Invalid value: "s3://bucket/x": use abfss://<container>@'),
+    "output not abfs": (
+        "spark.output.path",
+        "s3://bucket/x",
+        'Invalid value: "s3://bucket/x": use abfss://<container>@',
+    ),
     "placeholder": ("spark.output.path", "abfss://out@<account>.dfs.core.windows.net/a", "in the account of the sink"),
     "program of Python itself": (
         "spark.application.mainFile",

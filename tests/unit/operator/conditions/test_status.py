@@ -222,9 +222,7 @@ def test_a_problem_of_hosts_stalls_once_with_field_and_remedy() -> None:
 
 def test_one_cause_is_told_once_with_all_its_fields() -> None:
     told = [
-        Problem(
-            field=f"spec.{part}.authentication", reason="SecretKeyMissing", message=f"absent: create it ({part})"
-        )
+        Problem(field=f"spec.{part}.authentication", reason="SecretKeyMissing", message=f"absent: create it ({part})")
         for part in ("sink", "leaseStore")
     ]
     status = status_of(healthy(reports={f"orders-host-{number}": report(problems=told) for number in range(2)}))
