@@ -221,7 +221,7 @@ REPLAYS: tuple[str, ...] = (
     messages.replay_running([], "StorageError: container results does not exist: create it", []),
     messages.replay_running([], "", [UNSCHEDULABLE]),
     messages.replay_running([], "", [], [_NO_REPLAY]),
-    messages.replay_running([], "", [], [replace(_NO_REPLAY, cause="admission webhook \"x\" denied the request")]),
+    messages.replay_running([], "", [], [replace(_NO_REPLAY, cause='admission webhook "x" denied the request')]),
     messages.replay_failed("orders-replay-1", "BackoffLimitExceeded: Job has reached the specified backoff limit"),
 )
 PARTS: Mapping[str, Callable[[], list[str]]] = {
