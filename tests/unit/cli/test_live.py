@@ -98,6 +98,15 @@ def test_all_consumers_are_watched_in_the_same_loop(monkeypatch: pytest.MonkeyPa
     assert "the cluster at https://x does not answer" in dark and "c00" in dark
 
 
+def test_a_number_that_nobody_knows_is_no_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster()
+    cluster.put(top.EVENT_CONSUMER, consumer(partitions={"total": 8}, lag={}))
+    said = watch(cluster, monkeypatch, everything=True)
+    assert "-/8" in said and "lag - events (1 unknown)" in said
+    cluster.put(top.EVENT_CONSUMER, consumer("other"))
+    assert "lag 1,234 events (1 unknown)" in watch(cluster, monkeypatch, everything=True)
+
+
 def look(seconds: float, events: int, owner: str = "orders-host-0") -> Look:
     hosts = Hosts({owner: pod(owner)}, {owner: report(owner, "0", events=events)})
     return Look(consumer(), hosts, NOW + timedelta(seconds=seconds))
