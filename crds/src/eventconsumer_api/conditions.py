@@ -61,6 +61,7 @@ class Reason(StrEnum):
     # Problems that the operator finds.
     FORBIDDEN = "Forbidden"  # the operator lacks a permission
     NAME_TAKEN = "NameTaken"  # an object with a required name exists and does not belong to the resource
+    CONTESTED = "Contested"  # another client changes an object of the operator again and again
     REFUSED = "Refused"  # the API server rejects an object of the operator: admission or quota
     HOSTS_FAILING = "HostsFailing"  # host pods do not start
     SPARK_FAILED = "SparkFailed"  # the open batch failed spec.spark.retry.attempts times
