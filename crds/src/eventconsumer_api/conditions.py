@@ -63,6 +63,7 @@ class Reason(StrEnum):
     CONSUMER_GROUP_IN_USE = "ConsumerGroupInUse"  # an older EventConsumer of the namespace reads the consumer group
     FORBIDDEN = "Forbidden"  # the operator lacks a permission
     NAME_TAKEN = "NameTaken"  # an object with a required name exists and does not belong to the resource
+    CONTESTED = "Contested"  # another client changes an object of the operator again and again
     REFUSED = "Refused"  # the API server rejects an object of the operator, or a pod of one: admission or quota
     HOSTS_FAILING = "HostsFailing"  # pods of hosts or of the probe are missing, do not start, or do not report
     SPARK_FAILED = "SparkFailed"  # the open batch failed spec.spark.retry.attempts times

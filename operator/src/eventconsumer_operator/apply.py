@@ -15,6 +15,7 @@ from eventconsumer_api.v1alpha1 import KIND
 from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Changed, DependencyNotReady, Gone, NameTaken, OperatorError, Refused
 from eventconsumer_operator.kube.api import Api
+from eventconsumer_operator.kube.contests import Contests
 from eventconsumer_operator.kube.manifest import (
     CONTENT_MAX_BYTES,
     EVENT_CONSUMER,
@@ -57,16 +58,25 @@ class Outcome:
     started: bool = False
 
 
-async def apply(api: Api, observed: Observed, plan: Plan) -> Outcome:
-    """Apply a plan; errors are returned, not raised."""
+async def apply(api: Api, observed: Observed, plan: Plan, contests: Contests | None = None) -> Outcome:
+    """Apply a plan; errors are returned, not raised.
+
+    Args:
+        api: The API server.
+        observed: The observed state.
+        plan: The plan.
+        contests: Memory of corrections; None: there is none.
+    """
+    contests = contests or Contests()
     changes: list[str] = []
     errors: list[OperatorError] = []
     started = False
     for manifest in plan.applied:
         try:
-            changes += await _apply_one(api, observed, manifest)
+            changes += await _apply_one(api, observed, manifest, contests)
         except OperatorError as error:
             errors.append(error)
+    errors += contests.errors(observed.consumer.key)
     try:
         for job in plan.jobs:
             if job is plan.spark.started:
@@ -154,18 +164,22 @@ async def _applications(api: Api, observed: Observed, kind: Kind) -> list[Manife
     return [found for found in listing.items if controller_uid(found) == observed.consumer.uid]
 
 
-async def _apply_one(api: Api, observed: Observed, manifest: Manifest) -> list[str]:
+async def _apply_one(api: Api, observed: Observed, manifest: Manifest, contests: Contests) -> list[str]:
     """Apply an object that differs; return the change, for the log."""
-    kind = kind_of(manifest)
-    live = observed.children.get((kind, name_of(manifest)))
+    kind, key, where = kind_of(manifest), observed.consumer.key, (kind_of(manifest), name_of(manifest))
+    live = observed.children.get(where)
     stamped = _stamped(manifest)
+    digest = stamped["metadata"]["annotations"][ANNOTATION_APPLIED]
     if live is None:
         # The store only holds objects with our label; another owner's object may have this name.
-        live = await api.get(kind, observed.consumer.key.namespace, name_of(manifest))
+        live = await api.get(kind, key.namespace, name_of(manifest))
     if live is None:
+        if contests.waits(key, where, digest):
+            return []
         created = await api.create(stamped)
         if created is None:
             raise Changed(f"{describe(manifest)} was created by another client at the same time")
+        contests.corrected(key, where, digest, describe(manifest), "it was deleted")
         with contextlib.suppress(Changed):  # the next reconcile hands over
             await _hand_over(api, created)
         return [f"{describe(manifest)} created"]
@@ -187,8 +201,11 @@ async def _apply_one(api: Api, observed: Observed, manifest: Manifest) -> list[s
         why = "the operator no longer sets some fields"
     if why is None:
         return []
+    if contests.waits(key, where, digest):
+        return []
     # The store may be outdated: never take over an object that has replaced the one that was compared.
     await api.apply(_with_uid(stamped, live["metadata"]["uid"]))
+    contests.corrected(key, where, digest, describe(manifest), why)
     return [f"{describe(manifest)} corrected: {why}"]
 
 

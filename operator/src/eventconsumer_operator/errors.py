@@ -3,6 +3,7 @@
     OperatorError
     ├── SpecError             SpecInvalid      no retry until the generation changes
     ├── NameTaken             NameTaken        slow retry: a user must rename or remove an object
+    ├── Contested             Contested        corrections wait: another client changes an object back
     ├── Refused               Refused          slow retry: the API server rejects an object of the operator
     ├── Forbidden             Forbidden        slow retry: an administrator must grant a permission
     ├── DependencyNotReady    Progressing      retry after its own delay
@@ -41,6 +42,12 @@ class NameTaken(OperatorError):
     """An object that the operator must create exists, and the operator cannot adopt it."""
 
     reason = Reason.NAME_TAKEN
+
+
+class Contested(OperatorError):
+    """Another client changes an object of the operator again and again."""
+
+    reason = Reason.CONTESTED
 
 
 class Refused(OperatorError):

@@ -20,6 +20,7 @@ from eventconsumer_operator.errors import DependencyNotReady, Gone, OperatorErro
 from eventconsumer_operator.fleet.messages import Fleets
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import Api
+from eventconsumer_operator.kube.contests import Contests
 from eventconsumer_operator.kube.denials import Denials
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER
 from eventconsumer_operator.kube.store import Store
@@ -102,6 +103,7 @@ class Reconciler:
         self._moving = 0  # resources that are not at rest
         self._denials = Denials()
         self._refusals = Refusals(self._api)
+        self._contests = Contests()
 
     async def reconcile(self, key: Key) -> Next:
         """Reconcile one resource.
@@ -116,6 +118,7 @@ class Reconciler:
         if objects is None:
             self._remember(key, None)
             self._denials.forget(key)
+            self._contests.forget(key)
             self._recorder.forget(key)
             if self._fleets:
                 self._fleets.forget(key)
@@ -199,7 +202,7 @@ class Reconciler:
         except SpecError as error:
             # Running pods continue with the last valid spec: an invalid spec does not stop draining.
             return None, Outcome(errors=(error,))
-        return plan, await apply(self._api, observed, plan)
+        return plan, await apply(self._api, observed, plan, self._contests)
 
     async def _write(self, observed: Observed, status: EventConsumerStatus, since: float) -> bool:
         """Write the status; return whether it was written. `since`: seconds since the last write."""

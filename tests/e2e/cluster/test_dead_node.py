@@ -16,6 +16,7 @@ from kubernetes.aio import client, config
 
 from eventconsumer_api.host_report import HostReport
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.manifest import POD, STATEFUL_SET
@@ -102,6 +103,7 @@ async def world() -> AsyncIterator[World]:
             cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/eventconsumers.yaml"))
             cluster.kubectl("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=60s")
         cluster.kubectl("create", "namespace", NAMESPACE)
+        cluster.kubectl("-n", NAMESPACE, "create", "serviceaccount", HOST_SERVICE_ACCOUNT)
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
         cluster.kubectl("create", "-f", "-", stdin=json.dumps(node))
         settings = client.Configuration()

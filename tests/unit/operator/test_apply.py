@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.apply import Outcome, apply
-from eventconsumer_operator.errors import Changed, NameTaken
+from eventconsumer_operator.errors import Changed, Contested, NameTaken
 from eventconsumer_operator.keys import Key
+from eventconsumer_operator.kube.contests import Contests
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, JOB, SERVICE, STATEFUL_SET, difference
 from eventconsumer_operator.kube.ownership import ANNOTATION_APPLIED
 from eventconsumer_operator.plan import make_plan
@@ -50,6 +51,42 @@ async def test_a_correction_says_what_was_wrong(api: FakeKubernetes) -> None:
     changed["spec"]["replicas"] = 5
     api.put(changed)
     assert (await once(api)).changes == ("statefulset/orders-host corrected: spec.replicas is 5, not 1",)
+
+
+async def test_an_object_that_another_client_changes_back_is_corrected_later_and_later(api: FakeKubernetes) -> None:
+    """Two operators of different settings: each sees its own manifest undone."""
+    now = 0.0
+    contests = Contests(lambda: now)
+
+    async def act() -> Outcome:
+        observed = await load(api.mirror(), FakeHosts(), KEY)
+        assert observed is not None
+        return await apply(api, observed, make_plan(observed, SETTINGS), contests)
+
+    await act()
+    corrections, errors = [], []
+    for now in range(0, 900, 3):  # noqa: B007 - the clock
+        theirs = api.peek(STATEFUL_SET, "shop", "orders-host")
+        theirs["spec"]["replicas"] = 5
+        api.put(theirs)
+        outcome = await act()
+        corrections += [now] if outcome.changes else []
+        errors.append(outcome.errors)
+    assert corrections == [0, 3, 6, 18, 39, 81, 162, 324, 645]  # the creation counts, too
+    assert not any(errors[:2]) and all(errors[2:])
+    (error,) = errors[-1]
+    assert isinstance(error, Contested)
+    assert "statefulset/orders-host was corrected 10 times" in str(error)
+    assert "changes it back (spec.replicas is 5, not 1)" in str(error)
+    # A changed spec is applied at once, and when the other client has stopped, the next change by hand.
+    api.put(event_consumer("orders", SPEC | {"scaling": {"mode": "Fixed", "replicas": 2}}))
+    assert (await act()).changes
+    now += 700
+    theirs = api.peek(STATEFUL_SET, "shop", "orders-host")
+    theirs["spec"]["replicas"] = 5
+    api.put(theirs)
+    outcome = await act()
+    assert outcome.changes and not outcome.errors
 
 
 async def test_a_long_text_is_compared_without_being_held(api: FakeKubernetes) -> None:
