@@ -260,7 +260,7 @@ PLACES: tuple[tuple[str, Check], ...] = (
     (r"job\.application", matching(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", 63)),
     (r"job\.output\.path", OUTPUT),
     (r"job\.output\.body\.registry\.url", STORAGE),
-    (r"job\.output\.body\.schema", anything),  # parsed as JSON, by the driver
+    (r"job\.output\.body\.(schema|times\{\})", anything),  # parsed as JSON, by the driver
 )
 SPARK_PLACES: tuple[tuple[str, Check], ...] = (
     # One option of Java each, as the entrypoint of the image passes them on.

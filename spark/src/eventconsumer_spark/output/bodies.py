@@ -24,7 +24,8 @@ NO_OBJECT = "not a JSON object"
 NO_DOCUMENT = "not one JSON document, or a name is twice in an object"
 HALF_PAIR = "JSON with half of a surrogate pair, which is no character"
 
-_CAUSE, _DOCUMENT, _FIELDS, _VALUES, _PARSED = "_cause", "_document", "_fields", "_values", "_parsed"
+_CAUSE, _DOCUMENT, _FIELDS, _KINDS, _VALUES = "_cause", "_document", "_fields", "_kinds", "_values"
+_PARSED = "_parsed"
 
 
 @dataclass(frozen=True)
@@ -56,16 +57,17 @@ def split(events: DataFrame, body: Body) -> Split:
         return separate(parsed, fits, _text(), _unread().otherwise(NO_JSON), events.columns)
     utc = events.sparkSession.conf.get("spark.sql.session.timeZone") == "UTC"
     columns, end = Columns(schema, body.times, _text(), utc), new_end()
-    whole, fields, values, cause = (F.col(name) for name in (_DOCUMENT, _FIELDS, _VALUES, _CAUSE))
+    whole, fields, kinds, values, cause = (F.col(name) for name in (_DOCUMENT, _FIELDS, _KINDS, _VALUES, _CAUSE))
     # One step for each result that is used more than once, so that each is computed once.
     marked = events.withColumn(_CAUSE, _unread().when(lone_surrogate(_text()), HALF_PAIR))
     marked = marked.withColumn(_DOCUMENT, F.when(cause.isNull(), document(_text(), end)))
     marked = marked.withColumn(_FIELDS, F.when(is_whole(whole, end), columns.fields(whole)))
-    marked = marked.withColumn(_VALUES, columns.values(fields))
-    cause = F.when(cause.isNotNull(), cause).when(fields.isNotNull(), columns.misfit(fields, values))
+    marked = marked.withColumn(_KINDS, F.when(fields.isNotNull(), columns.kinds(fields)))
+    marked = marked.withColumn(_VALUES, columns.values(fields, kinds))
+    cause = F.when(cause.isNotNull(), cause).when(fields.isNotNull(), columns.misfit(fields, kinds, values))
     cause = cause.when(is_whole(whole, end), NO_OBJECT).otherwise(NO_DOCUMENT)
     parsed = F.struct(values.alias("value"), F.when(F.col("body").isNotNull(), cause).alias("cause"))
-    marked = _observed(marked.withColumn(_PARSED, parsed).drop(_CAUSE, _DOCUMENT, _FIELDS, _VALUES))
+    marked = _observed(marked.withColumn(_PARSED, parsed).drop(_CAUSE, _DOCUMENT, _FIELDS, _KINDS, _VALUES))
     value, cause = F.when(F.col("body").isNotNull(), F.col(_PARSED)["value"]), F.col(_PARSED)["cause"]
     return separate(marked, cause.isNull(), value, cause, events.columns)
 

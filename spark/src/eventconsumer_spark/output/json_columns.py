@@ -128,25 +128,29 @@ class Columns:
         """The columns of a whole `document` as a struct of VARIANTs; null: it is no object."""
         return F.try_variant_get(parsed, "$[0]", _carrier(self.schema))
 
-    def values(self, fields: Column) -> Column:
-        """The struct of typed values; null where one does not fit."""
-        return F.struct(*(self._value(*each).alias(each[0]) for each in self._top(fields)))
+    def kinds(self, fields: Column) -> Column:
+        """The schema of each VARIANT, as a struct with the names of the columns."""
+        return F.struct(*(F.schema_of_variant(fields.getField(name)).alias(name) for name in self.schema.names))
 
-    def misfit(self, fields: Column, values: Column) -> Column:
+    def values(self, fields: Column, kinds: Column) -> Column:
+        """The struct of typed values; null where one does not fit."""
+        made = (
+            self._value(each.name, fields.getField(each.name), kinds.getField(each.name), each.dataType)
+            for each in self.schema.fields
+        )
+        return F.struct(*(value.alias(name) for value, name in zip(made, self.schema.names, strict=True)))
+
+    def misfit(self, fields: Column, kinds: Column, values: Column) -> Column:
         """The cause for the first column that does not fit; null: all fit."""
         causes = []
-        for field, (name, leaf, kind, _) in zip(self.schema.fields, self._top(fields), strict=True):
-            shown = name if len(name) <= 100 else f"{name[:100]}…"  # noqa: PLR2004
+        for field in self.schema.fields:
+            leaf, kind, value = (each.getField(field.name) for each in (fields, kinds, values))
+            shown = field.name if len(field.name) <= 100 else f"{field.name[:100]}…"  # noqa: PLR2004
             named = F.lit(f"column {shown}: {field.dataType.simpleString()[:200]}")
             cause = F.when(_absent(leaf, kind), F.concat(named, F.lit(" NOT NULL, but there is no value")))
             cause = cause.otherwise(F.concat(named, F.lit(" has no exact value for this "), _kind_name(kind)))
-            causes.append(F.when(~_fits(leaf, kind, values.getField(name), field), cause))
+            causes.append(F.when(~_fits(leaf, kind, value, field), cause))
         return F.coalesce(*causes)
-
-    def _top(self, fields: Column) -> Iterator[tuple[str, Column, Column, T.DataType]]:
-        for field in self.schema.fields:
-            leaf = fields.getField(field.name)
-            yield field.name, leaf, F.schema_of_variant(leaf), field.dataType
 
     def _value(self, path: str, leaf: Column, kind: Column, wanted: T.DataType) -> Column:
         """The value of a VARIANT in a type; null: it does not fit, or there is none."""
@@ -161,9 +165,9 @@ class Columns:
         name = _NAMES[type(wanted)]
         form = self.times.get(path, TimeForm.ISO_8601)
         rules = table.TABLE[name] if form is TimeForm.ISO_8601 else table.EPOCH_TABLE
-        value = F.lit(None).cast(wanted)
-        for each, rule in rules.items():
-            value = F.when(_is(kind, each), self._converted(rule, leaf, kind, wanted, form)).otherwise(value)
+        value = F.when(F.lit(False), F.lit(None).cast(wanted))
+        for each, rule in rules.items():  # the usual kind first
+            value = value.when(_is(kind, each), self._converted(rule, leaf, kind, wanted, form))
         return value
 
     def _struct(self, path: str, found: Column, wanted: T.StructType) -> Column:
@@ -325,7 +329,7 @@ def _absent(leaf: Column, kind: Column) -> Column:
 
 
 def _fits(leaf: Column, kind: Column, value: Column, field: T.StructField) -> Column:
-    return F.when(_absent(leaf, kind), F.lit(field.nullable)).otherwise(value.isNotNull())
+    return value.isNotNull() | (_absent(leaf, kind) if field.nullable else F.lit(False))
 
 
 def _fit(leaf: Column, value: Column) -> Column:
