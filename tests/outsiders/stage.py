@@ -118,7 +118,9 @@ def build(emulator: EmulatorProcess, azurite: AzuriteProcess, spark: SparkSessio
         azurite,
         table={"maxSeconds": 1},
         processing={"handler": "picky:Picky", "handlerMode": "Precede", "handlerAttempts": 1, "maxWaitSeconds": 1},
-        batches={"trigger": {"files": 100, "ageSeconds": 3}},
+        # Whatever the machine does: a wave is one file of each partition, and one batch.
+        roll={"maxBytes": 1_000_000, "maxSeconds": 600, "maxEvents": PER_PARTITION},
+        batches={"trigger": {"files": 2, "ageSeconds": 604_800}},
     )
     avro = _consumer(folder / "avro", emulator, azurite, group="avro", files={"format": "Avro"})
     capture = _consumer(
