@@ -19,7 +19,7 @@ do.
 spec:
   spark:
     output:
-      path: abfss://results@<account>.blob.core.windows.net/orders
+      path: abfss://results@mystorageaccount.dfs.core.windows.net/orders
       body:
         type: Json
         schema: >-

@@ -54,7 +54,7 @@ def imported() -> Iterator[str]:
     for file in (ROOT / "processor_image/src/eventconsumer_processor/audit").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("eventconsumer_"):
-                packages = {"eventconsumer_processor", "eventconsumer_processor.source"}
+                packages = {"eventconsumer_api", "eventconsumer_processor", "eventconsumer_processor.source"}
                 inner = [f"{node.module}.{each.name}" for each in node.names]
                 yield from inner if node.module in packages else [str(node.module)]
 

@@ -149,8 +149,8 @@ class TableStatus(ShownReport):
     last_commit_time: datetime | None = Field(default=None, description="Time of the last commit to the table.")
     log_retention_seconds: Count | None = Field(
         default=None,
-        description="Time for which old versions of the log are kept, at most 100,000 of them: a stream may stop "
-        "that long. Absent: hosts do not remove them.",
+        description="Time for which old versions of the log are kept, seconds, at most 100,000 versions: a stream "
+        "may stop that long. Absent: hosts do not remove them.",
     )
 
 

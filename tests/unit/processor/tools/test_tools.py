@@ -385,8 +385,8 @@ async def test_a_container_that_may_not_be_written_is_told_with_the_role(operati
     await check_writable(store, SINK, config.sink, "sink-writable", checks)
     good, bad = checks.report().checks
     assert (good.ok, bad.ok) == (True, False)
-    assert "container drained" in bad.detail
-    assert "Storage Blob Data Contributor" in bad.remedy
+    assert bad.detail == "storage rejects the credential"
+    assert "Storage Blob Data Contributor" in bad.remedy and "container drained" in bad.remedy
 
 
 def test_an_audit_can_be_yaml(capsys: pytest.CaptureFixture[str]) -> None:
