@@ -47,12 +47,16 @@ def leases(data: bytes) -> None:
     metadata = {key: value for key, _, value in lines}
     owner = azuresdk.ownership(metadata)
     assert azuresdk.ownership(owner.encode()) == owner or not owner.ours
-    azuresdk.offset_without_number(metadata)
     reached = allow(LeaseInvalid, azuresdk.decode_checkpoint, metadata)
     if reached:
         assert azuresdk.decode_checkpoint(azuresdk.encode_checkpoint(reached)) == reached
     owned = audited.ownership(audited.LeaseFacts("0", "blob"), metadata, etag="")
-    audited.checkpoint(owned, "blob", metadata)
+    facts = audited.checkpoint(owned, "blob", metadata)
+    if reached:  # hosts and the audit read alike
+        assert (facts.offset, -1 if facts.checkpoint is None else facts.checkpoint) == (
+            reached.offset,
+            max(reached.sequence_number, -1),
+        )
 
 
 def records(data: bytes) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from eventconsumer_api import legacylease
+from eventconsumer_api import legacylease, sdkcheckpoint
 from eventconsumer_api.legacylease import START_OF_STREAM
+from eventconsumer_api.sdkcheckpoint import CheckpointMetadata
 
 _DIGITS = 9  # maximum of a time in seconds
 
@@ -70,18 +71,15 @@ def rival(found: LeaseFacts, blob: str, metadata: Mapping[str, str], modified: d
 
 
 def checkpoint(found: LeaseFacts, blob: str, metadata: Mapping[str, str]) -> LeaseFacts:
-    """Add a checkpoint blob of the AzureSdk layout: only metadata; some libraries write an empty `sequencenumber`."""
-    values = _lower(metadata)
-    text = values.get("sequencenumber", "")
+    """Add a checkpoint blob of the AzureSdk layout: only metadata."""
     try:
-        number = int(text) if text else None
-    except ValueError:
-        return replace(found, blob=blob, damage="the checkpoint's sequencenumber is not an integer")
-    if number is not None and number < 0:
-        number = None
+        position = sdkcheckpoint.parse(metadata) or CheckpointMetadata()
+    except ValueError as error:
+        return replace(found, blob=blob, damage=f"the checkpoint cannot be parsed: {error}")
+    number = position.number if position.number is not None and position.number >= 0 else None
     if found.checkpoint is not None and (number is None or number < found.checkpoint):
         return found  # another library, which spells names differently, wrote a later checkpoint
-    return replace(found, blob=blob, checkpoint=number, offset=values.get("offset", ""))
+    return replace(found, blob=blob, checkpoint=number, offset=position.offset)
 
 
 def _lower(metadata: Mapping[str, str]) -> dict[str, str]:

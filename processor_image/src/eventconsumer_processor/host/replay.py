@@ -198,6 +198,9 @@ def parse_ends(data: bytes) -> dict[str, int]:
         ValueError: It cannot be read.
     """
     try:
-        return {str(partition): int(end) for partition, end in json.loads(data)["ends"].items()}
+        ends: dict[str, int] = json.loads(data)["ends"]
+        if not all(type(end) is int for end in ends.values()):  # 5.9 or "5" is no number of this record
+            raise TypeError("an end is not an integer")
+        return ends
     except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None

@@ -199,9 +199,8 @@ def _with_ownership(view: LeaseView, info: BlobInfo) -> LeaseView:
 
 def _with_checkpoint(view: LeaseView, info: BlobInfo) -> LeaseView:
     """Add a checkpoint."""
-    offset = azuresdk.offset_without_number(info.metadata)
     try:
-        checkpoint = None if offset else azuresdk.decode_checkpoint(info.metadata)
+        checkpoint = azuresdk.decode_checkpoint(info.metadata)
     except LeaseInvalid as error:
         return replace(view, blob=info.name, damage=str(error))
     return _without_negative_number(
@@ -209,7 +208,7 @@ def _with_checkpoint(view: LeaseView, info: BlobInfo) -> LeaseView:
             view,
             lease=replace(view.lease, checkpoint=checkpoint),
             blob=info.name,
-            offset=checkpoint.offset if checkpoint else offset,
+            offset=checkpoint.offset if checkpoint else "",
         )
     )
 

@@ -12,12 +12,12 @@ program.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from eventconsumer_api import sdkcheckpoint
+from eventconsumer_api.sdkcheckpoint import NO_OFFSET
 from eventconsumer_processor.errors import LeaseInvalid
 from eventconsumer_processor.lease.model import Checkpoint
 
 OWNERSHIP, CHECKPOINT = "ownership", "checkpoint"  # folders
-NO_OFFSET = "no offset"
-MAX_TEXT = 1024  # maximum length of an offset: metadata has at most 8 KiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,32 +99,18 @@ def encode_checkpoint(checkpoint: Checkpoint) -> dict[str, str]:
 
 
 def decode_checkpoint(metadata: Mapping[str, str]) -> Checkpoint | None:
-    """The checkpoint in a blob's metadata; None if there is none.
+    """The checkpoint in a blob's metadata; None if there is none. Its sequence number is -1 where only an offset is.
 
     Raises:
         LeaseInvalid: It has a position that cannot be parsed.
     """
-    facts = _lower(metadata)
-    offset, number = facts.get("offset", ""), facts.get("sequencenumber", "")
-    if offset.lower() == NO_OFFSET:
-        offset = ""
-    if len(offset) > MAX_TEXT:
-        raise LeaseInvalid(f"its offset is longer than {MAX_TEXT} characters")
-    if not number:
-        if offset:
-            raise LeaseInvalid("it has an offset but no sequencenumber")
-        return None
     try:
-        return Checkpoint(offset, _integer(number))
-    except ValueError:
-        raise LeaseInvalid("its sequencenumber is not an integer") from None
-
-
-def offset_without_number(metadata: Mapping[str, str]) -> str:
-    """The offset of a checkpoint that has no sequence number, as some SDKs write it; empty where it has one."""
-    facts = _lower(metadata)
-    offset = facts.get("offset", "")
-    return "" if facts.get("sequencenumber") or offset.lower() == NO_OFFSET else offset
+        found = sdkcheckpoint.parse(metadata)
+    except ValueError as error:
+        raise LeaseInvalid(str(error)) from None
+    if found is None:
+        return None
+    return Checkpoint(found.offset, -1 if found.number is None else found.number)
 
 
 def _lower(metadata: Mapping[str, str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
+from eventconsumer_api.sdkcheckpoint import NO_OFFSET
 from eventconsumer_processor.errors import LeaseInvalid, LeaseLost
 from eventconsumer_processor.lease import azuresdk as layout
 from eventconsumer_processor.lease.azuresdk import Names, Ownership
@@ -323,7 +324,7 @@ class AzureSdkStore:
     async def _forget_checkpoint(self, lease: Lease, etag: str) -> Lease:
         """Replace a checkpoint that cannot be parsed by an empty one."""
         name = (await self._names()).checkpoint(lease.partition)
-        etag = await self._put(name, {"offset": layout.NO_OFFSET}, etag)
+        etag = await self._put(name, {"offset": NO_OFFSET}, etag)
         return replace(lease, checkpoint_etag=etag)
 
     def _lenient(self, info: BlobInfo | None) -> Checkpoint | None:

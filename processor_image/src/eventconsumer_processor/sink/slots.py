@@ -57,6 +57,8 @@ def parse_genesis(data: bytes) -> Genesis:
         start = record["start"]
         if isinstance(start, bool) or not isinstance(start, int):
             raise TypeError("start is not an integer")
+        if start < 0:
+            raise TypeError("start is below 0")
         return Genesis(start, None if before is None else EventMark.model_validate(before))
     except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from None

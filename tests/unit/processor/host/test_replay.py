@@ -80,7 +80,7 @@ async def test_what_cannot_be() -> None:
     hub, sink = hub_of(5), FakeBlobStore(virtual_clock)
     with pytest.raises(Blocked, match="no partition 8: it has 0"):
         await ends(hub, sink, "8")
-    for damaged in (b"{", b"[" * 10_000, b'{"ends":{"0":Infinity}}'):
+    for damaged in (b"{", b"[" * 10_000, b'{"ends":{"0":5.9}}', b'{"ends":{"0":"5"}}', b'{"ends":{"0":Infinity}}'):
         await sink.put("p/_replay.json", damaged)
         with pytest.raises(Damaged, match="use another nonce"):
             await ends(hub, sink)
