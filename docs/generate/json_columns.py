@@ -40,8 +40,8 @@ another kind, such as `{{}}`, is told apart by a column that it must have. Names
 **Times.** `times` names the form of `TIMESTAMP` columns, with a dot before the field of a `STRUCT`, also in an
 `ARRAY` or `MAP`. Without it, the form is `Iso8601`, and a number does not fit, because its unit is unknown. A time
 without an offset is UTC; if `spark.sql.session.timeZone` has another value, it does not fit. More than six digits of
-a second do not fit unless the rest is zeros, as in times of .NET and Go: declare the column as `STRING`, or publish
-microseconds.
+a second do not fit unless the rest is zeros. .NET writes seven digits, Go and Java up to nine: allow Spark to cut them
+with the form `Iso8601Truncated`, or keep them in a `STRING`.
 
 **Documents.** A body is exactly one JSON document (RFC 8259) in UTF-8, without a byte order mark. An object with a
 name twice does not fit, nor does half of a surrogate pair. At most {table.DEPTH_MAX} levels,
@@ -53,11 +53,6 @@ at most {table.EXPONENT_DIGITS_MAX} digits before it, and an exponent from -{tab
 elsewhere in the document, or a text like one, may send the event to the quarantine. `-0` is 0. A number that is too
 small for `FLOAT` or `DOUBLE` is 0, the nearest value.
 """
-_FORMS: Mapping[TimeForm, str] = {
-    TimeForm.SECONDS: "`EpochSeconds`",
-    TimeForm.MILLIS: "`EpochMillis`",
-    TimeForm.MICROS: "`EpochMicros`",
-}
 _TITLES: Mapping[ColumnType, str] = {
     ColumnType.DECIMAL: "`DECIMAL(p,s)`",
     ColumnType.TIMESTAMP: "`TIMESTAMP`, `Iso8601`",
@@ -70,7 +65,9 @@ _TITLES: Mapping[ColumnType, str] = {
 def page() -> str:
     """The page."""
     rows = [_row(_TITLES.get(name, f"`{name}`"), rules) for name, rules in table.TABLE.items()]
-    rows.append(_row(f"`TIMESTAMP`, {', '.join(_FORMS.values())}", table.EPOCH_TABLE))
+    rows.append(_row(f"`TIMESTAMP`, `{TimeForm.TRUNCATED}`", table.TRUNCATED_TABLE))
+    epochs = ", ".join(f"`{form}`" for form in table.EPOCH_DIGITS)
+    rows.append(_row(f"`TIMESTAMP`, {epochs}", table.EPOCH_TABLE))
     return HEAD + "".join(rows) + TAIL
 
 

@@ -59,6 +59,7 @@ class Rule(StrEnum):
     NEAREST = "the nearest value of the type, if that is finite"
     DATE = "`2026-01-02`, a day that exists in the years 1 to 9999"
     INSTANT = "`2026-01-02T03:04:05.678901Z`, or with another offset; at most six digits, then zeros"
+    TRUNCATED = "`2026-01-02T03:04:05.678901234Z`, or with another offset; digits behind the sixth are cut"
     LOCAL = "`2026-01-02T03:04:05.678901`, without an offset; at most six digits, then zeros"
     BASE64 = "base64 with padding (RFC 4648)"
     FIELDS = "an object whose values fit the fields; other names are left out"
@@ -71,6 +72,7 @@ class TimeForm(StrEnum):
     """How the values of a TIMESTAMP column are written."""
 
     ISO_8601 = "Iso8601"
+    TRUNCATED = "Iso8601Truncated"
     SECONDS = "EpochSeconds"
     MILLIS = "EpochMillis"
     MICROS = "EpochMicros"
@@ -102,9 +104,19 @@ TABLE: Mapping[ColumnType, Mapping[JsonKind, Rule]] = {
     ColumnType.ARRAY: {JsonKind.ARRAY: Rule.ELEMENTS},
     ColumnType.MAP: {JsonKind.OBJECT: Rule.ENTRIES},
 }
-"""What fits a column, by its type and the kind of the value; a TIMESTAMP with an epoch form: `EPOCH_TABLE`."""
+"""What fits a column, by its type and the kind of the value; a TIMESTAMP with another form: `FORMS`."""
 EPOCH_TABLE: Mapping[JsonKind, Rule] = {JsonKind.NUMBER: Rule.EPOCH}
 """What fits a TIMESTAMP column whose form is a number."""
+TRUNCATED_TABLE: Mapping[JsonKind, Rule] = {JsonKind.STRING: Rule.TRUNCATED}
+"""What fits a TIMESTAMP column whose values are cut: .NET writes seven digits of a second, Go and Java nine."""
+FORMS: Mapping[TimeForm, Mapping[JsonKind, Rule]] = {
+    TimeForm.ISO_8601: TABLE[ColumnType.TIMESTAMP],
+    TimeForm.TRUNCATED: TRUNCATED_TABLE,
+    TimeForm.SECONDS: EPOCH_TABLE,
+    TimeForm.MILLIS: EPOCH_TABLE,
+    TimeForm.MICROS: EPOCH_TABLE,
+}
+"""What fits a TIMESTAMP column, by its form."""
 
 EPOCH_DIGITS: Mapping[TimeForm, int] = {TimeForm.SECONDS: 6, TimeForm.MILLIS: 3, TimeForm.MICROS: 0}
 """Digits behind the point that fit: those of a microsecond."""
@@ -126,12 +138,16 @@ NUMBER_LENGTH_MAX = 1000
 NAME_LENGTH_MAX = 50_000
 """Maximum length of a name, characters."""
 
-_CLOCK = r"[T ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?"
+_TIME = r"[T ]\d\d:\d\d:\d\d"
+_CLOCK = _TIME + r"(\.\d{1,6}0*)?"
 _OFFSET = r"(Z|[+-]\d\d:\d\d)"
 DATE_PATTERN = r"(?!0000)\d{4}-\d\d-\d\d"
 LOCAL_PATTERN = DATE_PATTERN + _CLOCK
 ZONED_PATTERN = LOCAL_PATTERN + _OFFSET
 INSTANT_PATTERN = f"{ZONED_PATTERN}?"
 """Without an offset, the time is UTC."""
+TRUNCATED_PATTERN = rf"{DATE_PATTERN}{_TIME}(\.\d{{1,12}})?{_OFFSET}?"
+"""The same with digits that are cut."""
+ZONED_TRUNCATED_PATTERN = TRUNCATED_PATTERN.removesuffix("?")
 DECIMAL_PATTERN = r"-?(0|[1-9]\d*)(\.\d+)?"
 """A number of JSON without an exponent. As all patterns here: ASCII, and the whole text must match."""

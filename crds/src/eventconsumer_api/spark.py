@@ -358,8 +358,9 @@ class Body(Model):
         default={},
         max_length=100,
         description="Json: how TIMESTAMP columns of body.schema are written: Iso8601 (the default), such as "
-        "2026-01-02T03:04:05.678Z, or a number since 1970: EpochSeconds, EpochMillis or EpochMicros. By the name of "
-        "the column; fields of a STRUCT, also in an ARRAY or MAP, as order.paidAt.",
+        "2026-01-02T03:04:05.678Z; Iso8601Truncated, which cuts what is below a microsecond, as times of .NET and Go "
+        "have; or a number since 1970: EpochSeconds, EpochMillis or EpochMicros. By the name of the column; fields of "
+        "a STRUCT, also in an ARRAY or MAP, as order.paidAt.",
         exclude_if=lambda times: not times,  # unknown to drivers of older versions
     )
     registry: Registry | None = Field(

@@ -38,6 +38,7 @@ COLUMNS = {
     "d": "DOUBLE",
     "day": "DATE",
     "at": "TIMESTAMP",
+    "cut": "TIMESTAMP",
     "seconds": "TIMESTAMP",
     "millis": "TIMESTAMP",
     "micros": "TIMESTAMP",
@@ -48,6 +49,7 @@ COLUMNS = {
     "map": "MAP<STRING, INT>",
 }
 TIMES = {
+    "cut": TimeForm.TRUNCATED,
     "seconds": TimeForm.SECONDS,
     "millis": TimeForm.MILLIS,
     "micros": TimeForm.MICROS,
@@ -56,7 +58,7 @@ TIMES = {
 BODY = Body(
     type=BodyType.JSON, schema=", ".join(f"{name} {each}" for name, each in COLUMNS.items()), times=TIMES
 )  # fmt: skip
-_TIMES = ("at", "seconds", "millis", "micros")
+_TIMES = ("at", "cut", "seconds", "millis", "micros")
 
 
 class Misfit(ValueError):
@@ -175,6 +177,11 @@ def instant(value: Any) -> int:
     return micros(time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC))
 
 
+def truncated(value: Any) -> int:
+    need(type(value) is str)
+    return instant(re.sub(r"(\.[0-9]{6})[0-9]{0,6}(?![0-9])", r"\1", value))
+
+
 def epoch(per_second: int) -> Callable[[Any], int]:
     def convert(value: Any) -> int:
         number = exact(value) * (1_000_000 // per_second)
@@ -230,6 +237,7 @@ ORACLE: dict[str, Callable[[Any], Any]] = {
     "d": nearest,
     "day": day,
     "at": instant,
+    "cut": truncated,
     "seconds": epoch(1),
     "millis": epoch(1000),
     "micros": epoch(1_000_000),
@@ -302,6 +310,11 @@ CASES = [
     ("at", '"2026-01-02"', MISFIT),
     ("at", '"2026-01-02T03:04:05.1234567Z"', MISFIT),
     ("at", '"2026-01-02T03:04:05.1234560Z"', 1_767_323_045_123_456),
+    ("cut", '"2026-01-02T03:04:05.1234569Z"', 1_767_323_045_123_456),
+    ("cut", '"1969-12-31T23:59:59.999999999Z"', -1),
+    ("cut", '"2026-01-02T04:04:05.5+01:00"', 1_767_323_045_500_000),
+    ("cut", '"2026-01-02"', MISFIT),
+    ("cut", "1767323045", MISFIT),
     ("at", '"2026-01-02 03:04:05+01:00"', 1_767_319_445_000_000),
     ("at", '"0001-01-01T00:00:00+18:00"', MISFIT),
     ("at", '"2026-02-30T00:00:00Z"', MISFIT),

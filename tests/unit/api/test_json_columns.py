@@ -12,10 +12,11 @@ from eventconsumer_api.spark import Body
 
 def test_each_type_has_a_rule_and_each_rule_a_type() -> None:
     assert set(table.TABLE) == set(ColumnType)
-    used = {rule for rules in table.TABLE.values() for rule in rules.values()} | set(table.EPOCH_TABLE.values())
+    used = {rule for rules in (*table.TABLE.values(), *table.FORMS.values()) for rule in rules.values()}
     assert used == set(Rule)
     assert all(set(rules) <= set(JsonKind) and rules for rules in table.TABLE.values())
-    assert set(table.EPOCH_DIGITS) == set(TimeForm) - {TimeForm.ISO_8601}
+    assert set(table.FORMS) == set(TimeForm)
+    assert set(table.EPOCH_DIGITS) == {form for form, rules in table.FORMS.items() if rules is table.EPOCH_TABLE}
 
 
 @pytest.mark.parametrize(
@@ -29,6 +30,8 @@ def test_each_type_has_a_rule_and_each_rule_a_type() -> None:
             ["2026-01-02T03:04:05Z", "2026-01-02 03:04:05"],
             ["03:04", "2026-01-02", "2026-01-02T03:04Z", "2026-01-02T03:04:05.1234567Z", "2026-01-02T03:04:05.Z"],
         ),
+        (table.TRUNCATED_PATTERN, ["2026-01-02T03:04:05.1234567Z", "2026-01-02 03:04:05"], ["03:04", "2026-01-02"]),
+        (table.ZONED_TRUNCATED_PATTERN, ["2026-01-02T03:04:05.123456789+01:00"], ["2026-01-02T03:04:05.1234567"]),
         (table.DECIMAL_PATTERN, ["0", "-1.50", "10"], ["01", "1.", ".5", "+1", "1e2", "1,000.5", " 1", "NaN"]),
     ],
 )

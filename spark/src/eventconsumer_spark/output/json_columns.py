@@ -164,7 +164,7 @@ class Columns:
             return let(found, lambda each: self._entries(path, each, wanted.valueType))
         name = _NAMES[type(wanted)]
         form = self.times.get(path, TimeForm.ISO_8601)
-        rules = table.TABLE[name] if form is TimeForm.ISO_8601 else table.EPOCH_TABLE
+        rules = table.FORMS[form] if name is ColumnType.TIMESTAMP else table.TABLE[name]
         value = F.when(F.lit(False), F.lit(None).cast(wanted))
         for each, rule in rules.items():  # the usual kind first
             value = value.when(_is(kind, each), self._converted(rule, leaf, kind, wanted, form))
@@ -233,9 +233,10 @@ class Columns:
             case Rule.LOCAL:
                 return F.when(_matches(text, table.LOCAL_PATTERN), text.try_cast(wanted))
             case Rule.INSTANT:
-                pattern = table.INSTANT_PATTERN if self.utc else table.ZONED_PATTERN
-                time = F.when(_matches(text, pattern), text.try_cast(wanted))
-                return F.when(F.unix_micros(time).between(table.FIRST_MICROS, table.LAST_MICROS), time)
+                return _time(text, table.INSTANT_PATTERN if self.utc else table.ZONED_PATTERN, wanted)
+            case Rule.TRUNCATED:  # a cast drops the digits behind the sixth
+                pattern = table.TRUNCATED_PATTERN if self.utc else table.ZONED_TRUNCATED_PATTERN
+                return _time(text, pattern, wanted)
             case Rule.BASE64:
                 content = F.try_to_binary(text, F.lit("base64"))
                 return F.when(F.base64(content) == text, content)  # the decoder ignores other characters, and bits
@@ -334,6 +335,11 @@ def _fits(leaf: Column, kind: Column, value: Column, field: T.StructField) -> Co
 
 def _fit(leaf: Column, value: Column) -> Column:
     return value.isNotNull() | _absent(leaf, F.schema_of_variant(leaf))
+
+
+def _time(text: Column, pattern: str, wanted: T.DataType) -> Column:
+    time = F.when(_matches(text, pattern), text.try_cast(wanted))
+    return F.when(F.unix_micros(time).between(table.FIRST_MICROS, table.LAST_MICROS), time)
 
 
 def _matches(text: Column, pattern: str) -> Column:
