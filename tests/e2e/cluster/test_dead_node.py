@@ -1,7 +1,7 @@
-"""The only host is on a node that died, on a real cluster: its Node object has no kubelet, so its pod never ends.
+"""A host and a Spark driver on a node that died, on a real cluster: the Node has no kubelet, so their pods never end.
 
-The operator runs in the test's process; StatefulSet controller, scheduler and node lifecycle controller are real. The
-hosts have no image, and need none. The cluster is left as it was.
+The operator runs in the test's process; the controllers of StatefulSets, Jobs and nodes are real. The pods have no
+image, and need none; the reports of the host are the test's. The cluster is left as it was.
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from kubernetes.aio import client, config
 
 from eventconsumer_api.host_report import HostReport
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
+from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT, SPARK_SERVICE_ACCOUNT
+from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.manifest import POD, STATEFUL_SET
@@ -29,7 +30,7 @@ from tests.contract.operator.plan.test_pods import look
 from tests.e2e.conftest import ROOT
 from tests.support.fakes.kubernetes import event_consumer
 from tests.support.waiting import HANG_SECONDS
-from tests.unit.operator.worlds import SPEC
+from tests.unit.operator.worlds import SPARK, SPEC, batch, fleet, report
 
 pytestmark = pytest.mark.timeout(900)
 LAYOUT, NETWORK = Layout.from_environment(), Network()
@@ -42,11 +43,14 @@ ADMINISTRATOR = Settings(
 )
 
 
-class Silent:
-    """Hosts that do not answer."""
+class Answers:
+    """What all hosts answer."""
+
+    def __init__(self, answer: HostReport | None = None) -> None:
+        self.answer = answer
 
     async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:
-        return {}
+        return {name: self.answer for name in addresses if self.answer}
 
 
 class World:
@@ -58,18 +62,30 @@ class World:
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         return self.cluster.kubectl("-n", NAMESPACE, *arguments, stdin=stdin)
 
+    async def reconciled(self, answer: HostReport | None = None) -> EventConsumerStatus:
+        """Reconcile; the status."""
+        reconciler = Reconciler(self.api, await look(self.api, NAMESPACE), Answers(answer), ADMINISTRATOR)
+        await reconciler.reconcile(Key(NAMESPACE, "orders"))
+        return consumer_from(json.loads(self.kubectl("get", "evc", "orders", "-o", "json"))).status
+
     async def stalled(self) -> str:
         """Reconcile; the message of Stalled, empty while it is not True."""
-        reconciler = Reconciler(self.api, await look(self.api, NAMESPACE), Silent(), ADMINISTRATOR)
-        await reconciler.reconcile(Key(NAMESPACE, "orders"))
-        found = consumer_from(json.loads(self.kubectl("get", "evc", "orders", "-o", "json")))
-        return "".join(each.message for each in found.status.conditions if (each.type, each.status) == STALLED)
+        conditions = (await self.reconciled()).conditions
+        return "".join(each.message for each in conditions if (each.type, each.status) == STALLED)
 
     async def until_pod(self, ordinal: int) -> Manifest:
         async with asyncio.timeout(HANG_SECONDS):
             while (found := await self.api.get(POD, NAMESPACE, f"orders-host-{ordinal}")) is None:
                 await asyncio.sleep(0.5)
         return found
+
+    async def until_driver(self, attempt: int) -> str:
+        """The pod of an attempt at batch 1."""
+        selector = f"eventconsumer.io/attempt={attempt}"
+        async with asyncio.timeout(HANG_SECONDS):
+            while not (found := self.kubectl("get", "pods", "-l", selector, "-o", "name").split()):
+                await asyncio.sleep(0.5)
+        return found[0].removeprefix("pod/")
 
     async def replicas(self) -> int:
         found = await self.api.get(STATEFUL_SET, NAMESPACE, "orders-host")
@@ -81,7 +97,8 @@ class World:
         binding["target"] = {"apiVersion": "v1", "kind": "Node", "name": NODE}
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/binding"
         self.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(binding))
-        status = json.dumps({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}})
+        ready = [{"type": "Ready", "status": "False"}]
+        status = json.dumps({"status": {"phase": "Running", "conditions": ready, "podIP": "10.201.0.9"}})
         self.kubectl("patch", "pod", pod, "--subresource=status", "--type=merge", "-p", status)
 
 
@@ -103,7 +120,8 @@ async def world() -> AsyncIterator[World]:
             cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/eventconsumers.yaml"))
             cluster.kubectl("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=60s")
         cluster.kubectl("create", "namespace", NAMESPACE)
-        cluster.kubectl("-n", NAMESPACE, "create", "serviceaccount", HOST_SERVICE_ACCOUNT)
+        for account in (HOST_SERVICE_ACCOUNT, SPARK_SERVICE_ACCOUNT):
+            cluster.kubectl("-n", NAMESPACE, "create", "serviceaccount", account)
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
         cluster.kubectl("create", "-f", "-", stdin=json.dumps(node))
         settings = client.Configuration()
@@ -143,3 +161,25 @@ async def test_the_only_host_is_replaced_until_its_pod_has_ended(world: World) -
             await asyncio.sleep(0.5)
     assert "is being deleted" not in await world.stalled()
     assert await world.replicas() == 1
+
+
+async def test_a_driver_that_never_ends_does_not_stop_its_batch(world: World) -> None:
+    spark = SPARK["spark"] | {"driver": {"nodeSelector": NOWHERE["nodeSelector"]}, "retry": {"backoffSeconds": 0}}
+    spec = SPEC | {"scaling": {"mode": "Fixed", "replicas": 1}, "pods": NOWHERE, "spark": spark}
+    world.kubectl("apply", "-f", "-", stdin=json.dumps(event_consumer("orders", spec, NAMESPACE)))
+    await world.reconciled()
+    await world.until_pod(0)
+    world.run_on_the_node("orders-host-0")
+    leads = report(fleet=fleet(batch=batch()))
+    await world.reconciled(leads)
+    driver = await world.until_driver(1)
+    world.run_on_the_node(driver)
+    world.kubectl("delete", "pod", driver, "--wait=false", "--grace-period=1")
+    async with asyncio.timeout(HANG_SECONDS):
+        while not (spark_status := (await world.reconciled(leads)).spark) or not spark_status.failures:
+            await asyncio.sleep(1)
+    conditions = json.loads(world.kubectl("get", "job", "orders-b1", "-o", "json"))["status"]["conditions"]
+    assert "Failed" not in {each["type"] for each in conditions}  # the controller waits for the pod
+    await world.reconciled(leads)
+    assert await world.until_driver(2) != driver
+    assert await world.api.get(POD, NAMESPACE, driver)  # nobody ended it
