@@ -97,7 +97,7 @@ async def test_hosts_that_a_quota_refuses_need_an_action_for_as_long_as_it_lasts
         await age(world, {"missing": [missing | {"since": LONG_AGO}]})
         status = await world.until(lambda status: condition(status, "Stalled") == ("True", "HostsFailing"))
         said = message(status, "Stalled")
-        assert said.startswith("statefulset/orders-host: 2 of 4 pods do not exist since ")
+        assert said.startswith("statefulset/orders-host: 2 of 4 pods have been missing since ")
         assert "is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2" in said
         assert said.endswith(": raise the quota, or lower spec.pods.resources")
         assert condition(status, "Ready") == ("False", "HostsFailing")
@@ -135,7 +135,7 @@ async def test_a_probe_that_a_quota_refuses_does_not_look_like_an_idle_hub(clust
         assert status["scaling"]["reason"] == "the probe does not report the lag of all partitions"
         status = await world.until(lambda status: condition(status, "Stalled")[0] == "True")
         said = message(status, "Stalled")
-        assert "statefulset/orders-probe: 1 of 1 pods do not exist since " in said
+        assert "statefulset/orders-probe: 1 of 1 pods have been missing since " in said
         assert "exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0" in said
         assert "the probe has not reported the lag of all partitions since " in said
         assert "lag" not in status

@@ -59,7 +59,7 @@ def test_a_host_that_a_quota_refuses_is_a_problem_until_it_is_not_wanted(limited
     until(lambda: pods(limited) == {f"{NAME}-host-0"} or pods(limited) == {f"{NAME}-host-1"}, "one of two hosts exists")
     found = wait_for(limited, NAME, "Stalled", "True")
     assert found["reason"] == "HostsFailing"
-    assert f"statefulset/{NAME}-host: 1 of 2 pods do not exist since " in found["message"]
+    assert f"statefulset/{NAME}-host: 1 of 2 pods have been missing since " in found["message"]
     assert f"exceeded quota: {NAME}, requested: limits.cpu=500m, used: limits.cpu=500m" in found["message"]
     apply(limited, {"mode": "Fixed", "replicas": 1})
     wait_for(limited, NAME, "Stalled", "False")
@@ -74,7 +74,7 @@ def test_a_host_runs_in_place_of_a_probe_that_a_quota_refuses(limited: Demo) -> 
     quota(limited, "100m")  # nothing fits
     limited.cluster.kubectl("delete", "pod", f"{NAME}-probe-0", "--ignore-not-found")
     found = wait_for(limited, NAME, "Stalled", "True")
-    assert f"statefulset/{NAME}-probe: 1 of 1 pods do not exist since " in found["message"]
+    assert f"statefulset/{NAME}-probe: 1 of 1 pods have been missing since " in found["message"]
     assert f"exceeded quota: {NAME}" in found["message"]
     quota(limited, "2")
     until(lambda: f"{NAME}-host-0" in pods(limited), "a host runs in its place")

@@ -207,7 +207,7 @@ def _pod_cause(failure: PodFailure) -> str:
 def pods_missing(found: Missing) -> str:
     """Pods that do not exist: how many, since when, why, and the remedy."""
     count = f"{found.expected - found.existing} of {found.expected}"
-    begin = f"{found.owner}: {count} pods do not exist since {_utc(found.since)}"
+    begin = f"{found.owner}: {count} pods have been missing since {_utc(found.since)}"
     if not found.cause:
         return (
             f"{begin}: most likely a quota or an admission policy refuses them, or the service account does not exist: "
