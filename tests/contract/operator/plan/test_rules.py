@@ -187,6 +187,13 @@ BREAKS: dict[str, dict[str, Any]] = {
     "spark.output.body.schema is for": spec(
         spark={"output": OUTPUT | {"body": {"type": "Text", "schema": "id BIGINT"}}}
     ),
+    "spark.output.body.times is for": spec(
+        spark={"output": OUTPUT | {"body": {"type": "Json", "times": {"at": "EpochMillis"}}}}
+    ),
+    "spark.output.body.times: keys have": spec(
+        spark={"output": OUTPUT | {"body": {"type": "Json", "schema": "at TIMESTAMP", "times": {"a" * 257: "Iso8601"}}}}
+    ),
+    "use a number with no unit or": spec(pods={"resources": {"limits": {"memory": "256mb"}}}),
     "spark.output.body.registry is for": spec(spark={"output": OUTPUT | {"body": {"type": "Avro"}}}),
     "registry.type: AzureSchemaRegistry needs": avro(
         {"type": "AzureSchemaRegistry", "url": REGISTRY, "authentication": SECRET_AT_REGISTRY}
