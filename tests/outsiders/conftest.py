@@ -35,6 +35,7 @@ def stage(
     """The consumer's files, table, dead letters and output of Spark."""
     with unclosed_sockets():
         made = build(emulator_process, azurite, session, tmp_path_factory.mktemp("outsiders"))
+    emulator_process.empty()
     os.environ["AZURITE_BLOB_STORAGE_URL"] = emulated(azurite)
     yield made
     del os.environ["AZURITE_BLOB_STORAGE_URL"]

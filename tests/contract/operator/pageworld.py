@@ -133,10 +133,13 @@ def record(histories: Histories, key: Key, now: datetime, reports: dict[str, Hos
     stateful_set = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": {"name": f"{key.name}-host", "namespace": key.namespace, "generation": 1, "uid": "set"},
+        "metadata": {
+            "name": f"{key.name}-host", "namespace": key.namespace, "generation": 1, "uid": "set",
+            "ownerReferences": [{"uid": consumer.uid, "controller": True}],
+        },
         "spec": {"replicas": hosts},
         "status": {"observedGeneration": 1, "replicas": hosts, "readyReplicas": hosts, "updatedReplicas": hosts},
-    }
+    }  # fmt: skip
     pods = tuple(
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{key.name}-host-{each}"}, "status": {}}
         for each in range(hosts)

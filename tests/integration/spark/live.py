@@ -60,7 +60,9 @@ def start(
 
 
 def stop(spark: SparkSession) -> None:
-    """Stop the session and end its JVM."""
+    """Stop the session and end its JVM. Folders of tests that run in one process share it: the first one ends it."""
+    if SparkContext._gateway is None:
+        return
     gateway = spark.sparkContext._gateway
     spark.stop()
     gateway.shutdown()
