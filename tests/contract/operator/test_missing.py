@@ -109,7 +109,7 @@ async def test_hosts_that_a_quota_refuses_need_an_action_for_as_long_as_it_lasts
         world.operator.start()
         scaled = LIMITED | {"scaling": {"mode": "Fixed", "replicas": 5}}
         world.apply(scaled)
-        status = await world.until(lambda status: "3 of 5 pods do not exist" in message(status, "Stalled"))
+        status = await world.until(lambda status: "3 of 5 pods have been missing" in message(status, "Stalled"))
         assert "exceeded quota: q" in message(status, "Stalled")
 
         quota(world, pods="20")
