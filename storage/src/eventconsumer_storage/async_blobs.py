@@ -11,7 +11,7 @@ from azure.core import MatchConditions
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import AzureError, ResourceExistsError
 from azure.storage.blob import BlobBlock
-from azure.storage.blob.aio import BlobClient, BlobLeaseClient, BlobPrefix, BlobServiceClient, ContainerClient
+from azure.storage.blob.aio import BlobClient, BlobLeaseClient, BlobServiceClient, ContainerClient
 
 from eventconsumer_api.endpoints import account_name
 from eventconsumer_api.host_config import BlobContainer
@@ -193,12 +193,6 @@ class AzureBlobStore:
         """See `BlobStore`."""
         async with self._call("list"):
             return await page_of(self._container, prefix, token, limit=limit)
-
-    async def folders(self, prefix: str) -> Sequence[str]:
-        """See `BlobStore`."""
-        async with self._call("list"):
-            found = self._container.walk_blobs(prefix, delimiter="/")
-            return [each.name async for each in found if isinstance(each, BlobPrefix)]
 
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
         """See `BlobStore`."""

@@ -115,9 +115,6 @@ class BlobStore(Protocol):
             The blobs, and the token of the next page; empty: this is the last one.
         """
 
-    async def folders(self, prefix: str) -> Sequence[str]:
-        """Names that start with `prefix`, each up to the next slash, with it: the folders there, in name order."""
-
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
         """Lease a free blob under the given id, for 15 to 60 s; a repeated call with the same id renews it."""
 

@@ -227,13 +227,6 @@ class FakeBlobStore:
         names = [name for name in sorted(self.blobs) if name.startswith(prefix) and name > token]
         return [self._info(name) for name in names[:limit]], names[limit - 1] if len(names) > limit else ""
 
-    async def folders(self, prefix: str) -> Sequence[str]:
-        """See `BlobStore`."""
-        self._begin("list", prefix)
-        self._need_container()
-        rest = (name.removeprefix(prefix).partition("/") for name in sorted(self.blobs) if name.startswith(prefix))
-        return sorted({f"{prefix}{first}/" for first, slash, _ in rest if slash})
-
     async def acquire_lease(self, name: str, lease_id: str, seconds: int) -> None:
         """See `BlobStore`."""
         lost = self._begin("acquire_lease", name)

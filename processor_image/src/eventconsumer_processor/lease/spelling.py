@@ -73,8 +73,8 @@ async def spellings(blobs: BlobStore, names: Names) -> list[str]:
         found = [
             folder
             for outer in found
-            for folder in await blobs.folders(outer)
-            if _is_one(folder.removeprefix(outer).rstrip("/"), wanted)
+            for folder in await blobs.level(outer)
+            if folder.endswith("/") and _is_one(folder.removeprefix(outer).rstrip("/"), wanted)
         ]
     return [folder.removeprefix(start).rstrip("/") for folder in found]
 
