@@ -14,7 +14,7 @@ from eventconsumer_api.v1alpha1 import Authentication, Notices, Proxy, SecretKey
 # Folders under SECRETS_DIR, one for each credential, and the one file in each. A fixed file name: the key of a Secret
 # is the user's text and must not become a path.
 HUB_SECRET = "event-hub"  # noqa: S105 - a folder
-LEASE_SECRET = "lease-store"  # noqa: S105 - a folder
+LEASE_SECRET = "checkpoint-store"  # noqa: S105 - a folder
 SINK_SECRET = "sink"  # noqa: S105 - a folder
 PROXY_SECRET = "proxy"  # noqa: S105 - a folder
 NOTICES_SECRET = "notices"  # noqa: S105 - a folder

@@ -39,7 +39,7 @@ from tests.unit.operator.worlds import SPEC, fleet, report
 
 KINDS = (NETWORK_POLICY, POD_DISRUPTION_BUDGET, CONFIG_MAP, SERVICE, STATEFUL_SET)
 CHILDREN = [(kind, "orders-host") for kind in KINDS] + [(NETWORK_POLICY, "orders-host-ipv6")]
-REPLAY = SPEC | {"replay": {"nonce": "again", "consumerGroup": "replay"}}
+REPLAY = SPEC | {"replay": {"name": "again", "consumerGroup": "replay"}}
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "theirs", "uid": "11111111-0000-0000-0000-000000000000"}
 
 

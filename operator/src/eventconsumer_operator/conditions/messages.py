@@ -58,7 +58,7 @@ from eventconsumer_operator.spark.failures import (
     WaitingCause,
     WorkerLost,
 )
-from eventconsumer_operator.spark.replay import ReplayWait
+from eventconsumer_operator.spark.reprocess import ReprocessWait
 
 NO_ACTION = "No action required"
 AS_SPECIFIED = "All resources match the spec"
@@ -77,7 +77,7 @@ _KILLED = 137
 _NO_LIMIT = re.compile(r"must\s+specify\s[^:]*limits\.cpu")  # of a quota
 _OF_DRIVER = ("spec.spark.driver", "spec.spark.driver.cpuLimit")
 # Fields with the size of a pod, and with its limit of CPU, by component; others have those of hosts.
-_SIZES = {labels.COMPONENT_SPARK: _OF_DRIVER, labels.COMPONENT_BATCH_REPLAY: _OF_DRIVER}
+_SIZES = {labels.COMPONENT_SPARK: _OF_DRIVER, labels.COMPONENT_REPROCESS: _OF_DRIVER}
 _OUT_OF_MEMORY = "the container exceeded its memory limit and was killed: raise spec.pods.resources.limits.memory"
 
 
@@ -547,20 +547,22 @@ def quarantined(found: QuarantineStatus) -> str:
     return f"left out so far: {found.files} files, {found.rows} events in other files; {found.message}"
 
 
-# --- status.replay and status.spark.replay -------------------------------------------------------------------------
+# --- status.replay and status.spark.reprocess -------------------------------------------------------------------------
 
 
-def replay_pending(wait: ReplayWait | None, *, suspended: bool) -> str:
+def replay_pending(wait: ReprocessWait | None, *, suspended: bool) -> str:
     """Why the Job of a replay does not exist."""
     if suspended:
         return "spec.suspend is true"
     match wait:
         case None:
             return "the Job is being created"
-        case ReplayWait(committed=None):
+        case ReprocessWait(committed=None):
             return "waiting for a host of this version to report the committed batches"
-        case ReplayWait(last, committed):
-            return f"batch {last} (spec.spark.replay.to) is not committed yet; the last committed batch is {committed}"
+        case ReprocessWait(last, committed):
+            return (
+                f"batch {last} (spec.spark.reprocess.to) is not committed yet; the last committed batch is {committed}"
+            )
 
 
 def replay_running(

@@ -77,7 +77,7 @@ def test_a_host_that_does_not_exist_for_minutes_needs_an_action_and_keeps_its_ca
     ],
 )
 def test_the_pod_of_a_replay(status: dict[str, Any], due: timedelta | None) -> None:
-    spec = TWO | {"replay": {"nonce": "one", "consumerGroup": "replay"}}
+    spec = TWO | {"replay": {"name": "one", "consumerGroup": "replay"}}
     made = job("orders-01234567-replay-one") | {"status": status}
     seen = replace(world(pods=(pod("orders-host-0"), pod("orders-host-1"))), replays=(made,))
     seen = replace(seen, consumer=replace(seen.consumer, spec=spec))
