@@ -235,6 +235,6 @@ PARTS: Mapping[str, Callable[[], list[str]]] = {
     "Restarts": lambda: [messages.pods_restarted([each]) for each in RESTARTS],
     "Failed Spark attempts (also `status.spark.lastFailure`)": lambda: [messages.failure(each) for each in CAUSES],
     "Spark applications that do not start": lambda: [messages.waiting(each) for each in WAITS],
-    "Replays (`status.replay.message`, `status.spark.reprocess.message`)": lambda: list(REPLAYS),
+    "Replays and reprocessing (`status.replay.message`, `status.spark.reprocess.message`)": lambda: list(REPLAYS),
 }
 """Parts of messages, by heading."""

@@ -109,7 +109,7 @@ def drainer(
     folder.mkdir()
     limits = {"maxBytes": roll.most_bytes, "maxSeconds": roll.most_seconds, "maxEvents": roll.most_events}
     consumer = Consumer(folder, emulator, azurite, hub, roll=limits)
-    source = "AzureSdk" if way is Way.OURS_SDK_RECEIVER else "BuiltIn"
+    client = "AzureSdk" if way is Way.OURS_SDK_RECEIVER else "BuiltIn"
     consumer.config["leases"]["durationSeconds"] = roll.lease_seconds
     consumer.config["processing"] = {
         "maxBatchSize": batch,

@@ -59,7 +59,7 @@ def test_an_open_batch_goes_on_in_another_namespace_and_batches_frozen_before_ar
     after.apply(reprocess={"name": "again", "from": 1, "to": both_waves})
     reprocess = after.until(
         lambda: (after.spark().get("reprocess") or {}).get("state") == "Succeeded" and after.spark()["reprocess"],
-        "the reprocessing succeeds",
+        "reprocessing succeeds",
     )
     assert reprocess["rows"] == 2 * WAVE, reprocess
     assert after.rows() == list(range(after.sent))

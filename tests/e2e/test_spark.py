@@ -308,7 +308,7 @@ def test_batches_are_processed_again_into_an_output_of_their_own(shop: SparkShop
     shop.apply(mode="Local", reprocess={"name": "again", "from": 1, "to": 3})
     reprocess = shop.until(
         lambda: (shop.spark().get("reprocess") or {}).get("state") == "Succeeded" and shop.spark()["reprocess"],
-        "the reprocessing succeeds",
+        "reprocessing succeeds",
     )
     again = shop.rows("_reprocess/again")
     assert (reprocess["batches"], reprocess["rows"]) == (3, len(again)), reprocess

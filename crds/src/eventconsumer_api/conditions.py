@@ -64,9 +64,7 @@ class Reason(StrEnum):
     FORBIDDEN = "Forbidden"  # the operator lacks a permission
     NAME_TAKEN = "NameTaken"  # an object with a required name exists and does not belong to the resource
     CONTESTED = "Contested"  # another client changes an object of the operator again and again
-    OBJECT_REFUSED = (
-        "ObjectRefused"  # the API server rejects an object of the operator, or a pod of one: admission or quota
-    )
+    OBJECT_REFUSED = "ObjectRefused"  # the API server rejects an object of the operator, or a pod: admission or quota
     HOSTS_FAILING = "HostsFailing"  # pods of hosts or of the probe are missing, do not start, or do not report
     SPARK_FAILED = "SparkFailed"  # the open batch failed spec.spark.retry.attempts times
     SPARK_RETRYING = "SparkRetrying"  # an attempt of the open batch failed; another attempt follows

@@ -433,7 +433,7 @@ class History(Model):
 class Reprocess(Model):
     """Process committed batches again, into a separate output.
 
-    Reprocessing is named by its name: a new name is a new reprocessing, and the same one never runs twice. Its result is in
+    A new name starts reprocessing, and the same name never runs twice. The result is in
     `<output.path>_reprocess/<name>`, so the consumer's own output is not changed.
     """
 
@@ -444,7 +444,7 @@ class Reprocess(Model):
         max_length=20,
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
         json_schema_extra=told("use at most 20 lower-case letters, digits and hyphens, such as again-1"),
-        description="Name of this reprocessing. A new name starts a new reprocessing.",
+        description="Name of this request. A new name starts reprocessing.",
     )
     from_: int = Field(alias="from", ge=1, description="Number of the first batch.")
     to: int = Field(ge=1, description="Number of the last batch, which must be committed.")

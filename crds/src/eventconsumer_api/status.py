@@ -95,7 +95,8 @@ class ScalingStatus(ShownReport):
         default=None, description="Time since which no partition lags (mode Lag). Absent: a partition lags, or unknown."
     )
     scale_up_lag_seconds: Count | None = Field(
-        default=None, description="Lag of the latest partition at the last increase (mode Lag), seconds."
+        default=None,
+        description="Lag of the partition that was furthest behind when hosts were added (mode Lag), seconds.",
     )
     insufficient_replicas: Count | None = Field(
         default=None,
@@ -211,8 +212,8 @@ class QuarantineStatus(ShownReport):
 class ReprocessStatus(ShownReport):
     """Reprocessing of batches that the spec asks for."""
 
-    name: str = Field(description="Name of the replay.")
-    state: Literal["Pending", "Running", "Succeeded", "Failed"] = Field(description="State of the replay.")
+    name: str = Field(description="Name of the request.")
+    state: Literal["Pending", "Running", "Succeeded", "Failed"] = Field(description="State of reprocessing.")
     message: str = Field(default="", max_length=1024, description="Reason for waiting or for the failure.")
     output: str = Field(default="", description="Output folder.")
     batches: Count = Field(default=0, description="Batches committed.")

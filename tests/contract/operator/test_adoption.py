@@ -176,7 +176,7 @@ async def test_a_child_with_too_much_content_is_named_once(cluster: Cluster, api
         await api.merge(CONFIG_MAP, world.namespace, "orders-host", much | {"metadata": {"ownerReferences": owners}})
         stalled = (await world.reconcile())["Stalled"]
         before = await world.get(CONFIG_MAP)
-        assert (stalled.status, stalled.reason) == ("True", "Refused")
+        assert (stalled.status, stalled.reason) == ("True", "ObjectRefused")
         assert "configmap/orders-host has more content than the operator holds" in stalled.message
         await world.reconcile()
         assert await world.get(CONFIG_MAP) == before

@@ -1,4 +1,4 @@
-"""User code on a real host: before, in place of and without files, poison events, an outage, kills, a bad name; and the
+"""User code on a real host: before, in place of and without files, failing events, an outage, kills, a bad name; and the
 example with a service of its own.
 """
 
@@ -90,7 +90,7 @@ def wait_logged(host: HostProcess, met: Callable[[], bool], what: str) -> None:
         raise AssertionError(f"{error}; log: {host.log[-4000:]}") from None
 
 
-def test_precede_a_poison_event_is_a_dead_letter_and_in_the_files_with_the_order_kept(
+def test_pass_through_a_failing_event_is_a_dead_letter_and_in_the_files_with_the_order_kept(
     consumer: MakeConsumer, notes: Path
 ) -> None:
     """What the handler needs is down at first: everything waits for it, and no event is blamed."""

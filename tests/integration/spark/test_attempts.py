@@ -175,7 +175,9 @@ def test_program_with_a_session_of_its_own(drained: DrainedBatch, driver: Driver
 
 
 @pytest.mark.long
-def test_reprocess_goes_on_where_it_stopped(drained: DrainedBatch, driver: Driver, service: BlobServiceClient) -> None:
+def test_reprocessing_goes_on_where_it_stopped(
+    drained: DrainedBatch, driver: Driver, service: BlobServiceClient
+) -> None:
     jobs = []
     for number in (1, 2, 3):
         drained.files = []

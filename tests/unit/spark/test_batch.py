@@ -72,7 +72,7 @@ def test_merge_is_refused_where_batches_are_parallel(store: FakeBlobStore, repro
     job = JOB.model_copy(update={"reprocess": reprocess})
     made: dict[str, Any] = {"spark": None, "events": None, "output": "o", "quarantine_path": "q", "transaction": "t"}
     batch = Batch(job=job, manifest=frozen(store, parallel=True), table="not a table", **made)
-    # Reprocessing processes its batches in order: its merge begins, and needs Spark.
+    # Reprocessing keeps the order of the batches: its merge begins, and needs Spark.
     refusal = pytest.raises(AttributeError) if reprocess else pytest.raises(ConfigurationError, match="inFlight: 1")
     with refusal:
         batch.merge_delta(None, "t.id = s.id", {})  # type: ignore[arg-type]

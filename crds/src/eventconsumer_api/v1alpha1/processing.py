@@ -32,7 +32,7 @@ def _is_default(client: ClientKind) -> bool:
 class HandlerMode(StrEnum):
     """What becomes of events that the handler received."""
 
-    PASS_THROUGH = "PassThrough"
+    PASS_THROUGH = "PassThrough"  # noqa: S105 - a mode
     TRANSFORM = "Transform"
     REPLACE = "Replace"
 
@@ -114,8 +114,8 @@ class Processing(Model):
     )
     client: ClientKind = Field(
         default=ClientKind.BUILT_IN,
-        description="Client library of the hub. BuiltIn: that of this project, optimized for draining. AzureSdk: the Azure SDK for "
-        "Python, with several times the CPU time.",
+        description="Client library that receives events. BuiltIn: that of this project, optimized for draining. "
+        "AzureSdk: the Azure SDK for Python, with several times the CPU time.",
         exclude_if=_is_default,  # a host of an older version, in a handler's image, does not know the field
     )
     runtime_metrics: bool = Field(
@@ -134,9 +134,9 @@ class Processing(Model):
     )
     handler_mode: HandlerMode = Field(
         default=HandlerMode.PASS_THROUGH,
-        description="PassThrough: the handler receives events before they are written to files. Transform: the rows that "
-        "the handler returns are written in place of the events; the others are dropped, and counted. Replace: the "
-        "handler receives events and no files are written.",
+        description="PassThrough: the handler receives events before they are written to files, unchanged. Transform: "
+        "the rows that the handler returns are written in place of the events; the others are dropped, and counted. "
+        "Replace: the handler receives events and no files are written.",
     )
     handler_attempts: int = Field(
         default=5,

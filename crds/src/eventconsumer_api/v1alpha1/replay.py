@@ -9,7 +9,7 @@ from eventconsumer_api.scalars import ConsumerGroupName, PartitionId
 class Replay(Model):
     """Read retained events again, into separate files.
 
-    A replay is named by its name: a new name is a new replay, and the same one never runs twice. Its files are in
+    A new name is a new replay, and the same one never runs twice. Its files are in
     `<sink.prefix>/_replays/<name>`, with separate chains, so the consumer's own files are not changed.
     """
 

@@ -176,8 +176,8 @@ class Sink(Model):
         ),
         (
             "!has(self.table) || self.format == 'Parquet'",
-            "sink.table registers Parquet files: set sink.format to Parquet and sink.layout to SequenceNumber, or remove "
-            "sink.table",
+            "sink.table registers Parquet files: set sink.format to Parquet and sink.layout to SequenceNumber, or "
+            "remove sink.table",
         ),
     )
 
@@ -195,8 +195,8 @@ class Sink(Model):
     )
     layout: FileLayout = Field(
         default=FileLayout.SEQUENCE_NUMBER,
-        description="SequenceNumber: files are named by sequence number. Capture: files are named by time, in the default "
-        "form of Event Hubs Capture, with a commit record for each file.",
+        description="SequenceNumber: files are named by sequence number. Capture: files are named by time, in the "
+        "default form of Event Hubs Capture, with a commit record for each file.",
     )
     empty_files: bool = Field(
         default=False, description="Layout Capture: write an empty file for each roll.maxSeconds without events."

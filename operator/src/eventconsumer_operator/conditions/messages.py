@@ -1,7 +1,7 @@
 """Every sentence of the status and of Kubernetes Events, from typed facts. Pure.
 
-From top to bottom: hosts, partitions, progress, pods, restarts, lost events, Spark, replays. The messages name the
-thing, the cause and the remedy. docs/reference/conditions.md shows all of them with examples.
+From top to bottom: hosts, partitions, progress, pods, restarts, lost events, Spark, replays, reprocessing. The messages
+name the thing, the cause and the remedy. docs/reference/conditions.md shows all of them with examples.
 """
 
 import re
@@ -551,7 +551,7 @@ def quarantined(found: QuarantineStatus) -> str:
 
 
 def replay_pending(wait: ReprocessWait | None, *, suspended: bool) -> str:
-    """Why the Job of a replay does not exist."""
+    """Why the Job of a replay or of reprocessing does not exist."""
     if suspended:
         return "spec.suspend is true"
     match wait:
@@ -568,7 +568,7 @@ def replay_pending(wait: ReprocessWait | None, *, suspended: bool) -> str:
 def replay_running(
     problems: Iterable[HostProblem], failed: str, pods: Iterable[PodFailure], absent: Iterable[Missing] = ()
 ) -> str:
-    """What delays a replay; empty for nothing.
+    """What delays a replay or reprocessing; empty for nothing.
 
     Args:
         problems: Problems that its host reports.
@@ -581,7 +581,7 @@ def replay_running(
 
 
 def replay_failed(job: str, message: LauncherMessage, failed: str = "") -> str:
-    """The Job of a replay failed.
+    """The Job of a replay or of reprocessing failed.
 
     Args:
         job: Its name.

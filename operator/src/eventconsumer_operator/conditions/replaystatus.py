@@ -83,19 +83,19 @@ def _written(observed: Observed, job: Manifest) -> tuple[int, int] | None:
 
 
 def reprocess_status(observed: Observed, spark: Spark, *, suspended: bool) -> ReprocessStatus | None:
-    """Progress of reprocessing of batches; None where none is requested."""
-    replay, consumer = spark.reprocess, observed.consumer
-    if replay is None or spark.output is None:
+    """Progress of reprocessing; None where none is requested."""
+    reprocess, consumer = spark.reprocess, observed.consumer
+    if reprocess is None or spark.output is None:
         return None
-    name = reprocess_name(consumer.key, consumer.uid, replay.name)
-    output = reprocess_output(spark.output.path, replay.name)
+    name = reprocess_name(consumer.key, consumer.uid, reprocess.name)
+    output = reprocess_output(spark.output.path, reprocess.name)
     job = next((job for job in observed.reprocess_jobs if name_of(job) == name), None)
-    known = known_success(observed, replay)
+    known = known_success(observed, reprocess)
     if job is None:
         if known:
             return known
-        waiting = messages.replay_pending(waits(observed, replay), suspended=suspended)
-        return ReprocessStatus(name=replay.name, state="Pending", message=waiting, output=output)
+        waiting = messages.replay_pending(waits(observed, reprocess), suspended=suspended)
+        return ReprocessStatus(name=reprocess.name, state="Pending", message=waiting, output=output)
     found = application_of(job)
     pods = [pod for pod in observed.reprocess_pods if controller_uid(pod) == found.uid]
     living = _living(pods)
@@ -111,7 +111,7 @@ def reprocess_status(observed: Observed, spark: Spark, *, suspended: bool) -> Re
     elif found.state is ApplicationState.FAILED:
         state, message = "Failed", messages.replay_failed(name, found.message, failed)
     return ReprocessStatus(
-        name=replay.name,
+        name=reprocess.name,
         state=state,
         message=redact(message)[:_MESSAGE_LIMIT],
         output=output,

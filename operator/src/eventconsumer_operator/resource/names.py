@@ -54,7 +54,7 @@ def replay_name(key: Key, uid: str, name: str) -> str:
 
 
 def reprocess_name(key: Key, uid: str, name: str) -> str:
-    """Name of the Job of reprocessing of batches: at most 57 characters, because the names of its pods are longer."""
+    """Name of a Job that reprocesses batches: at most 57 characters, because the names of its pods are longer."""
     return f"{key.name[:_REPROCESS_NAME_PART].rstrip('-.')}-{uid[:8]}-rp-{name}"
 
 

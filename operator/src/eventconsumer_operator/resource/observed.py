@@ -75,7 +75,7 @@ class Observed:
         executors: Spark executor pods of those drivers.
         probes: The pod of the probe, if it exists.
         reports: Reports of hosts and probe by pod name; pods that did not answer are absent.
-        reprocess_jobs: Jobs of reprocessing of batches of this resource.
+        reprocess_jobs: Jobs of this resource that reprocess batches.
         reprocess_pods: Driver pods of those Jobs.
         replays: Jobs of replays of this resource.
         replay_pods: Pods of those Jobs.

@@ -61,7 +61,7 @@ class SparkPlan:
         in_flight: Maximum number of applications that run at a time.
         kinds: Kinds of applications that may exist.
         deleted: Applications to delete.
-        reprocess: The Job of reprocessing of batches to create; None: none.
+        reprocess: The Job to create that reprocesses batches; None: none.
     """
 
     spec: EventConsumerSpec

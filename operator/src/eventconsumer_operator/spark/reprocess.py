@@ -1,7 +1,7 @@
 """Reprocessing of batches: a Job that processes committed batches again, into a separate output. Pure.
 
-The Job's name is a function of the resource's uid and the reprocessing's name. A new Job of the same reprocess continues where
-the last one stopped. The status remembers a success, so the reprocessing is not repeated when its Job is deleted.
+The Job's name is a function of the resource's uid and the name in the spec. A new Job of the same name continues where
+the last one stopped. The status remembers a success, so reprocessing is not repeated when its Job is deleted.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from eventconsumer_operator.spark import native
 from eventconsumer_operator.spark.applications import application_of
 from eventconsumer_operator.spark.launch import Launch, Parts
 
-KEEP_FINISHED_SECONDS = 3600  # to read the log; a failed reprocess is tried again afterwards
+KEEP_FINISHED_SECONDS = 3600  # to read the log; a failed one is tried again afterwards
 _LONGEST = 2**31 - 1  # seconds; the maximum of Kubernetes
 
 
@@ -85,7 +85,7 @@ def reprocess_job(observed: Observed, parts: Parts) -> Manifest | None:
 
 
 def unwanted_reprocess(observed: Observed, reprocess: Reprocess | None) -> tuple[Manifest, ...]:
-    """Running Jobs of reprocessing that the spec no longer requests. A suspension does not end a running Job."""
+    """Running Jobs that the spec no longer requests. A suspension does not end a running Job."""
     consumer = observed.consumer
     wanted = reprocess_name(consumer.key, consumer.uid, reprocess.name) if reprocess else ""
     return tuple(
@@ -103,7 +103,7 @@ def known_success(observed: Observed, reprocess: Reprocess) -> ReprocessStatus |
 
 
 def waits(observed: Observed, reprocess: Reprocess) -> ReprocessWait | None:
-    """What the reprocessing waits for; None: nothing."""
+    """What reprocessing waits for; None: nothing."""
     if observed.fleet is None or not observed.fleet.chain:
         return ReprocessWait(reprocess.to)
     committed = observed.fleet.committed_batch

@@ -62,8 +62,7 @@ class Known:
 
     Genesis, manifest, commit, claim of an attempt, records of chain and segments, the leader's lease, the watermark,
     the cursors of notices and of retention; requests to pass dead letters again, and records of dropped ones; commits
-    and claims of reprocessing of batches; all blobs of a replay, which is audited under its own prefix; and the log of a
-    table.
+    and claims of reprocessing; all blobs of a replay, which is audited under its own prefix; and the log of a table.
     """
 
 

@@ -177,7 +177,7 @@ class AzureSdkStore:
         return await self._rewrite(lease, lease.owner)
 
     async def advance(self, lease: Lease, checkpoint: Checkpoint) -> Lease:
-        """See `CheckpointStore`. The SDKs write checkpoints unconditionally; here they only rise, by conditional writes."""
+        """See `CheckpointStore`. The SDKs write checkpoints unconditionally; here, conditional writes raise them."""
         name, etag = (await self._names()).checkpoint(lease.partition), lease.checkpoint_etag
         for _ in range(REWRITE_ATTEMPTS):
             try:

@@ -383,8 +383,8 @@ def judge_account(facts: AccountFacts, versioned: bool | None, checks: Checks) -
         checks.warned(
             ACCOUNT,
             f"the account of the leases has {', '.join(on)}{more}",
-            "use an account without them for spec.checkpointStore: each renewal and checkpoint would keep an old state, and "
-            f"Microsoft advises against them for checkpoints ({ADVICE})",
+            "use an account without them for spec.checkpointStore: each renewal and checkpoint would keep an old "
+            f"state, and Microsoft advises against them for checkpoints ({ADVICE})",
         )
     elif len(unknown) == len(settings):
         checks.skipped(ACCOUNT, f"the credential may not ask for {', '.join(unknown)}")

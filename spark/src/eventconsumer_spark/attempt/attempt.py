@@ -57,7 +57,7 @@ class Attempt:
 
     @property
     def parallel(self) -> bool:
-        """Whether batches before it may be open. Reprocessing processes its batches in order."""
+        """Whether batches before it may be open. Reprocessing keeps the order of the batches."""
         return self.manifest.parallel and not self.job.reprocess
 
     @property

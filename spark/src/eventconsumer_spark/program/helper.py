@@ -65,8 +65,8 @@ def read_batch(spark: SparkSession) -> ClaimedBatch:
 def read_batches(spark: SparkSession, *, several: bool = True) -> Iterator[ClaimedBatch]:
     """As `read_batch`, for programs that can process several batches: each must be committed before the next.
 
-    They are those of reprocessing, or with `spec.spark.idleTimeoutSeconds` those that are frozen while the driver stays: the
-    iterator then waits for the next one. What a batch leaves in the session, the program removes.
+    They are those of reprocessing, or with `spec.spark.idleTimeoutSeconds` those that are frozen while the driver
+    stays: the iterator then waits for the next one. What a batch leaves in the session, the program removes.
 
     Args:
         spark: The program's session.
@@ -84,8 +84,8 @@ def read_batches(spark: SparkSession, *, several: bool = True) -> Iterator[Claim
         set_up_log(job)
         if job.reprocess and job.reprocess.first != job.reprocess.last and not several:
             raise ConfigurationError(
-                "spec.spark.reprocess: this program reads one batch: reprocess one batch (equal from and to), or loop over "
-                "read_batches(spark)"
+                "spec.spark.reprocess: this program reads one batch: reprocess one batch (equal from and to), or loop "
+                "over read_batches(spark)"
             )
         if not several:
             job = job.model_copy(update={"resident": None})

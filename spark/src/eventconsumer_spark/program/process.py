@@ -1,7 +1,7 @@
 """A job from start to end: its batch, or its batches one after the other, each processed and committed.
 
-Reprocessing and a resident driver have several. After each the output is maintained, which may take long and may fail, and
-the session is reset.
+Reprocessing and a resident driver have several. After each the output is maintained, which may take long and may fail,
+and the session is reset.
 
 Invariant: a claim is released only when this driver no longer writes for its batch: after the commit, or after Spark
 has stopped.
@@ -74,15 +74,15 @@ def jobs_of(job: BatchJob, site: Site) -> Iterator[BatchJob]:
     """One job for each batch, in order.
 
     Raises:
-        ConfigurationError: Reprocessing of batches that are not all committed.
+        ConfigurationError: Not all batches to reprocess are committed.
     """
     if not job.reprocess:
         yield from jobs_while_alive(job, job.resident, site) if job.resident else [job]
         return
     if find_commit(site.store, job.sink.prefix, job.reprocess.last) is None:
         raise ConfigurationError(
-            f"spec.spark.reprocess.to: batch {job.reprocess.last} is not committed: reprocess batches up to the last committed "
-            "one (status.spark.lastCommit.number)"
+            f"spec.spark.reprocess.to: batch {job.reprocess.last} is not committed: reprocess batches up to the last "
+            "committed one (status.spark.lastCommit.number)"
         )
     for number in range(job.reprocess.first, job.reprocess.last + 1):
         yield _reprocessed(job, number, site)

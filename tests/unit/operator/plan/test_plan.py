@@ -247,20 +247,20 @@ def test_the_count_of_partitions_is_remembered_while_hosts_are_silent() -> None:
 
 LETTERS = "abcxyz019"
 NAMES = st.builds("{}{}{}".format, st.sampled_from("az"), st.text(f"{LETTERS}-", max_size=45), st.sampled_from(LETTERS))
-GIVEN = st.builds("{}{}".format, st.text(f"{LETTERS}-", max_size=18).map(lambda text: "0" + text), st.just("z"))
+REPLAYS = st.builds("{}{}".format, st.text(f"{LETTERS}-", max_size=18).map(lambda text: "0" + text), st.just("z"))
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
-@given(name=NAMES, uid=st.uuids(), batch=st.integers(1, 10**9), attempt=st.integers(1, 10**5), given_name=GIVEN)
+@given(name=NAMES, uid=st.uuids(), batch=st.integers(1, 10**9), attempt=st.integers(1, 10**5), given=REPLAYS)
 def test_names_of_children_are_valid_whatever_the_resource_is_called(
-    name: str, uid: Any, batch: int, attempt: int, given_name: str
+    name: str, uid: Any, batch: int, attempt: int, given: str
 ) -> None:
     key = Key("shop", name)
     pod_of_launcher = application_name(key, str(uid), batch, attempt) + "-driver-0123"
     pod = f"{host_name(key)}-1023"
     revision = f"{host_name(key)}-0123456789"  # the label controller-revision-hash
-    replay = replay_name(key, str(uid), given_name)
-    assert replay.startswith(name[:20]) and replay.endswith(f"-{str(uid)[:8]}-r-{given_name}")
+    replay = replay_name(key, str(uid), given)
+    assert replay.startswith(name[:20]) and replay.endswith(f"-{str(uid)[:8]}-r-{given}")
     for text in (pod_of_launcher, pod, revision, f"{replay}-01234"):
         assert LABEL.fullmatch(text), text
         assert len(text) <= 63
@@ -331,9 +331,9 @@ JSON = st.recursive(
     max_leaves=6,
 )
 PATHS = [
-    "eventHub", "eventHub.name", "eventHub.authentication", "checkpointStore.container", "checkpointStore.leaseDurationSeconds",
-    "sink", "sink.prefix", "sink.storageAccountUrl", "sink.roll", "sink.roll.maxBytes", "scaling", "scaling.mode",
-    "scaling.replicas", "spark", "spark.output", "pods", "pods.resources", "pods.resources.limits", "suspend", "new",
+    "eventHub", "eventHub.name", "eventHub.authentication", "checkpointStore.container",
+    "checkpointStore.leaseDurationSeconds", "sink", "sink.prefix", "sink.storageAccountUrl", "sink.roll",
+    "sink.roll.maxBytes", "scaling", "scaling.mode", "scaling.replicas", "spark", "spark.output", "pods", "pods.resources", "pods.resources.limits", "suspend", "new",
 ]  # fmt: skip
 
 

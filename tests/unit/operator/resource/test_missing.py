@@ -88,7 +88,7 @@ def test_the_pod_of_a_replay(status: dict[str, Any], due: timedelta | None) -> N
     early, late = (after(seen, first, due - timedelta(seconds=less)) for less in (1, 0))
     assert stalled(status_of(early))[0] == "False"
     found = status_of(late)
-    assert stalled(found)[:2] == ("True", "Refused")
+    assert stalled(found)[:2] == ("True", "ObjectRefused")
     assert f"kubectl describe job/{made['metadata']['name']} shows the cause" in stalled(found)[2]
 
 

@@ -409,7 +409,7 @@ def test_nothing_is_cleaned_up_while_nobody_tells_which_batch_is_open() -> None:
     assert make_plan(world(old, leader=fleet(committed=1)), SETTINGS).spark.deleted == (old,)
 
 
-# --- reprocessing of batches --------------------------------------------------------------------------------------------
+# --- reprocessing of batches ---------------------------------------------------------------------------------------
 
 AGAIN = spec_with("spark.reprocess", {"name": "again", "from": 2, "to": 4}, WITH_SPARK)
 REPROCESS = reprocess_name(KEY, UID, "again")
@@ -426,7 +426,7 @@ def told(seen: Observed) -> Any:
     return spark.reprocess
 
 
-def test_a_reprocess_is_one_job_with_an_output_of_its_own() -> None:
+def test_reprocessing_is_one_job_with_an_output_of_its_own() -> None:
     made = make_plan(reprocessed(fleet(committed=4)), SETTINGS).spark.reprocess
     assert made is not None and made["metadata"]["name"] == REPROCESS
     assert made["spec"]["activeDeadlineSeconds"] == 3 * 3600
@@ -451,18 +451,18 @@ def test_a_reprocess_is_one_job_with_an_output_of_its_own() -> None:
     ],
     ids=["not committed", "runs", "suspended", "disabled", "nobody tells"],
 )
-def test_no_reprocess_is_started(seen: Observed) -> None:
+def test_no_reprocessing_is_started(seen: Observed) -> None:
     assert make_plan(seen, SETTINGS).spark.reprocess is None
 
 
-def test_what_a_reprocess_waits_for() -> None:
+def test_what_reprocessing_waits_for() -> None:
     assert (
         "batch 4 (spec.spark.reprocess.to) is not committed yet; the last committed batch is 3"
         in told(reprocessed(fleet(committed=3))).message
     )
 
 
-def test_a_reprocess_that_is_not_wanted_any_more_is_ended() -> None:
+def test_reprocessing_that_is_not_wanted_any_more_is_ended() -> None:
     running, over = job(REPROCESS), job("old", type="Complete")
     other = spec_with("spark.reprocess.name", "new", AGAIN)
     assert make_plan(reprocessed(fleet(committed=4), running, over, spec=other), SETTINGS).spark.deleted == (running,)
@@ -471,7 +471,7 @@ def test_a_reprocess_that_is_not_wanted_any_more_is_ended() -> None:
     assert make_plan(reprocessed(fleet(committed=4), running), SETTINGS).spark.deleted == ()
 
 
-def test_how_far_a_reprocess_is() -> None:
+def test_how_far_reprocessing_is() -> None:
     leader = fleet(committed=4)
     assert told(reprocessed(leader, job(REPROCESS))).state == "Running"
     own = driver(

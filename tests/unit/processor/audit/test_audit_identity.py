@@ -77,7 +77,7 @@ VIOLATIONS: list[tuple[str, Change, Code, str]] = [
     ("a file of no chain", file(40, [40], chain=""), Code.CHAIN_DIFFERS, "the file names no chain"),
     ("leases without a record", delete(LEASES, "leases"), Code.LEASE_RECORD_MISSING, LEASES),
     ("leases with a damaged record", leases(hub=7), Code.LEASE_RECORD_DAMAGED, "cannot be read"),
-    ("leases of another hub", leases(hub="billing", resource="shop/billing"), Code.CHECKPOINT_STORE_IN_USE, "shop/billing"),
+    ("leases of another hub", leases(hub="billing", resource="b/b"), Code.CHECKPOINT_STORE_IN_USE, "b/b"),
     ("leases of another namespace", leases(namespace="x.example"), Code.CHECKPOINT_STORE_IN_USE, "x.example/orders"),
     ("leases of another group", leases(consumerGroup="other"), Code.CHECKPOINT_STORE_IN_USE, "consumer group other"),
     ("leases of another chain", leases(chain=OTHER), Code.CHECKPOINT_STORE_IN_USE, f"{OTHER} (this consumer: {CHAIN})"),

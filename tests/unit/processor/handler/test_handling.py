@@ -201,7 +201,7 @@ async def test_a_failure_is_retried_after_growing_pauses_and_forgotten_when_it_h
 
 
 @virtual
-async def test_a_poison_event_becomes_a_dead_letter_and_the_order_is_kept() -> None:
+async def test_a_failing_event_becomes_a_dead_letter_and_the_order_is_kept() -> None:
     recorder = Recorder(poison(13))
     bench = await opened(recorder)
     assert await bench.process(batch_of(*range(10, 20))) == 10

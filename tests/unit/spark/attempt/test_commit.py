@@ -1,4 +1,4 @@
-"""Content of a commit: running totals, the newest quarantine; reprocessing's sum; the URL of the manifest."""
+"""Content of a commit: running totals, the newest quarantine; the sum of reprocessing; the URL of the manifest."""
 
 import json
 from typing import Any
@@ -56,7 +56,7 @@ def test_quarantine_of_a_batch_has_its_files_its_rows_and_the_cause() -> None:
     assert len(both.message) == 1000
 
 
-def test_reprocess_reports_its_sum() -> None:
+def test_reprocessing_reports_its_sum() -> None:
     last = before(totals=CommitTotals(rows_written=77))
     assert json.loads(totals_message(ReprocessOf(name="x", first=4, last=6), last)) == {"batches": 3, "rows": 77}
 

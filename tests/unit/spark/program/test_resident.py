@@ -148,7 +148,7 @@ def test_idle_time_begins_with_the_end_of_a_batch(world: World) -> None:
     assert world.now == 560
 
 
-def test_search_for_poison_as_the_operator_decided_for_first_attempts(world: World) -> None:
+def test_search_for_unprocessable_files_as_the_operator_decided_for_first_attempts(world: World) -> None:
     world.freeze(4)
     _, other = world.jobs(LIMITS.model_copy(update={"search_unprocessable": True}))
     assert other.search_unprocessable

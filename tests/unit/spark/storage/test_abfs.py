@@ -36,7 +36,7 @@ def test_output_may_be_the_root_of_a_container() -> None:
     assert root.quarantine == f"abfs://results@{LOCAL_HOST}/_quarantine/_batch=1"
 
 
-def test_reprocess_and_trial_write_to_folders_of_their_own() -> None:
+def test_reprocessing_and_trial_write_to_folders_of_their_own() -> None:
     output = output_folder("abfss://results@shop.dfs.core.windows.net/a/b", CLOUD)
     reprocess = folders(output, "batch=7", "again")
     assert str(reprocess.table) == "abfss://results@shop.dfs.core.windows.net/a/b_reprocess/again"
