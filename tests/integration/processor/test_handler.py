@@ -1,5 +1,5 @@
-"""User code on a real host: before, in place of and without files, failing events, an outage, kills, a bad name; and the
-example with a service of its own.
+"""User code on a real host: before, in place of and without files, failing events, an outage, kills, a bad name; and
+the example with a service of its own.
 """
 
 import io

@@ -333,7 +333,8 @@ JSON = st.recursive(
 PATHS = [
     "eventHub", "eventHub.name", "eventHub.authentication", "checkpointStore.container",
     "checkpointStore.leaseDurationSeconds", "sink", "sink.prefix", "sink.storageAccountUrl", "sink.roll",
-    "sink.roll.maxBytes", "scaling", "scaling.mode", "scaling.replicas", "spark", "spark.output", "pods", "pods.resources", "pods.resources.limits", "suspend", "new",
+    "sink.roll.maxBytes", "scaling", "scaling.mode", "scaling.replicas", "spark", "spark.output", "pods",
+    "pods.resources", "pods.resources.limits", "suspend", "new",
 ]  # fmt: skip
 
 
