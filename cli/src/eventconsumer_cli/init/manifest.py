@@ -17,7 +17,7 @@ from eventconsumer_api.host_config import (
     LeaseLocation,
     ResourceRef,
 )
-from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential, proxy_config
+from eventconsumer_api.mounts import CHECKPOINT_SECRET, HUB_SECRET, SINK_SECRET, credential, proxy_config
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND, EventConsumerSpec
 from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.kube.releases import Settings
@@ -124,7 +124,7 @@ def host_config(resource: Mapping[str, Any], settings: Settings) -> HostConfig:
                 storage_api_version=leases.storage_api_version,
                 container=leases.container,
                 prefix=leases.prefix,
-                credential=credential("spec.checkpointStore", LEASE_SECRET, leases.authentication),
+                credential=credential("spec.checkpointStore", CHECKPOINT_SECRET, leases.authentication),
             ),
             duration_seconds=leases.lease_duration_seconds,
         ),

@@ -9,7 +9,14 @@ from eventconsumer_api.host_config import (
     LeaseConfig,
     LeaseLocation,
 )
-from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential, notices_config, proxy_config
+from eventconsumer_api.mounts import (
+    CHECKPOINT_SECRET,
+    HUB_SECRET,
+    SINK_SECRET,
+    credential,
+    notices_config,
+    proxy_config,
+)
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.resource.observed import Consumer
 from eventconsumer_operator.settings import Settings
@@ -34,7 +41,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
                 storage_api_version=spec.checkpoint_store.storage_api_version,
                 container=spec.checkpoint_store.container,
                 prefix=spec.checkpoint_store.prefix,
-                credential=credential("spec.checkpointStore", LEASE_SECRET, spec.checkpoint_store.authentication),
+                credential=credential("spec.checkpointStore", CHECKPOINT_SECRET, spec.checkpoint_store.authentication),
             ),
             layout=spec.checkpoint_store.layout,
             dialect=spec.checkpoint_store.dialect,

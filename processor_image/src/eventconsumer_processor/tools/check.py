@@ -321,7 +321,7 @@ async def check_container(
         checks: Receives the results.
         clock: Receives the result for the clock.
     """
-    part = "lease" if field == problems.LEASES else "sink"
+    part = "checkpoint" if field == problems.LEASES else "sink"
     credential, container, writable = f"{part}-credential", f"{part}-container", f"{part}-writable"
     async with AsyncExitStack() as stack:
         try:
