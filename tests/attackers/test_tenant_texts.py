@@ -144,7 +144,7 @@ SPECS: dict[str, dict[str, Any]] = {
                     },
                 },
             },
-            "replay": {"name": "a", "from": 1, "to": 2},
+            "reprocess": {"name": "a", "from": 1, "to": 2},
         }
     },
 }

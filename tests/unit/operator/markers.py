@@ -269,7 +269,7 @@ BASE: dict[str, Any] = {
     "spark": {
         "output": {"path": "abfss://out@shop.dfs.core.windows.net/orders"},
         "application": {"image": "registry.example/spark/mine:1", "mainFile": "local:///app/mine.py"},
-        "replay": {"name": "again", "from": 1, "to": 4},
+        "reprocess": {"name": "again", "from": 1, "to": 4},
         "driver": {"scratch": {"size": "1Gi", "storageClassName": "fast"}},
         "executor": {"scratch": {"size": "1Gi"}},
     },
@@ -398,7 +398,7 @@ WORLDS = (
 
 
 def observe(spec: dict[str, Any], status: EventConsumerStatus | None = None) -> Observed:
-    """A resource without hosts, with the probe, an open batch, and both replays to start."""
+    """A resource without hosts, with the probe, an open batch, and a replay and reprocessing to start."""
     asleep = {"replicas": 0, "reason": "r", "mode": "Lag", "lastScaleTime": NOW - timedelta(hours=1)}
     known = status or EventConsumerStatus.model_validate({"scaling": asleep, "hub": {"partitionCount": 8}})
     leader = fleet(committed=4, batch=batch(5)).model_copy(

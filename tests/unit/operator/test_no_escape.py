@@ -377,8 +377,8 @@ def check_plan(spec: dict[str, Any]) -> None:
 
 def test_the_generated_specs_reach_every_kind_of_pod() -> None:
     """Else the property above says nothing."""
-    replay = {"name": "again", "from": 1, "to": 4}
-    spark = {"spark": SPARK["spark"] | {"mode": "Executors", "replay": replay, "application": PROGRAM}}
+    reprocess = {"name": "again", "from": 1, "to": 4}
+    spark = {"spark": SPARK["spark"] | {"mode": "Executors", "reprocess": reprocess, "application": PROGRAM}}
     spec = SPEC | spark | {"replay": {"name": "again", "consumerGroup": "replay"}, "processing": HANDLER}
     plan = planned(spec)
     assert plan is not None

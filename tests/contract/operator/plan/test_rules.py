@@ -206,7 +206,7 @@ BREAKS: dict[str, dict[str, Any]] = {
     ),
     "spark.mode: Local needs": spec(spark={"output": OUTPUT, "mode": "Local", "launcher": "Kubeflow"}),
     "spark.reprocess.from must not be above": spec(
-        spark={"output": OUTPUT, "replay": {"name": "a", "from": 3, "to": 2}}
+        spark={"output": OUTPUT, "reprocess": {"name": "a", "from": 3, "to": 2}}
     ),
     "spark.application.conf: keys have": spec(
         spark={"output": OUTPUT, "application": {"conf": {"spark." + "x" * 250: "1"}}}
@@ -355,7 +355,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
             "mode": "Local",
             "application": {"conf": {"spark.sql.shuffle.partitions": "4"}},
             "output": OUTPUT | {"format": "Parquet", "body": {"type": "Json", "schema": "id BIGINT, name STRING"}},
-            "replay": {"name": "a", "from": 2, "to": 2},
+            "reprocess": {"name": "a", "from": 2, "to": 2},
         }
     ),
     "all of Spark's pods": spec(
