@@ -66,6 +66,16 @@ async def settle(consumer: Consumer, *, yes: bool, reposition: bool = False) -> 
     )
 
 
+async def accept(config: Path, output: Output, *, yes: bool) -> int:
+    """`hub accept`."""
+    return await run(config, output, yes=yes, reposition=False)
+
+
+async def reposition(config: Path, output: Output, *, yes: bool) -> int:
+    """`hub reposition`."""
+    return await run(config, output, yes=yes, reposition=True)
+
+
 async def run(config: Path, output: Output, *, yes: bool, reposition: bool) -> int:
     """Print the plan, and begin a new segment with `--yes`; the exit code."""
     async with opened(config, hub=True) as consumer:
