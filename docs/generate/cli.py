@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from eventconsumer_cli.errors import EXIT_CODES
 from eventconsumer_cli.main import app as plugin
 from eventconsumer_processor.cli import app as program
 
@@ -23,11 +24,9 @@ where kubectl finds it. Examples: [Inspect and control consumers](../how-to/plug
 ## Exit codes
 | code | meaning |
 |---|---|
-| 0 | success |
-| 1 | not found; `audit`: explained gaps; `certify`: a difference |
-| 2 | refused; `audit`: a violation; `certify`: undecided; never a wrong option |
-| 3 | could not be carried out, or a wrong option |
-| 4 | `kubectl eventconsumer` alone: the cluster is not reachable, or a permission is missing |
+{codes}
+
+A wrong option is 3, so that 2 of `audit` is always a violation.
 
 ## Commands of both programs
 `kubectl eventconsumer` runs these commands of `eventconsumer` in a host pod, or in a temporary pod if no host runs,
@@ -108,7 +107,8 @@ def page() -> str:
     (ours, theirs), common = (dict(commands(each)) for each in trees), _rows(trees[0])
     shared = [name for name in theirs if name in ours]
     new_pod, of_program = _rows(ours["lag"], common)["--new-pod"], _rows(theirs["lag"])
-    lines = [HEAD.format(new_pod=new_pod, of_program="\n".join(of_program.values()))]
+    codes = "\n".join(f"| {code} | {text} |" for code, text in EXIT_CODES.items())
+    lines = [HEAD.format(codes=codes, new_pod=new_pod, of_program="\n".join(of_program.values()))]
     for name in shared:
         in_plugin = _rows(ours[name], {*common, "--new-pod"})
         in_program = _rows(theirs[name], {*in_plugin, *of_program})

@@ -41,7 +41,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Inspect, control and check EventConsumers, which drain Azure Event Hubs into files.",
-    epilog=EXIT_CODES,
+    epilog=f"Exit codes: {'; '.join(f'{code} {text}' for code, text in EXIT_CODES.items())}.",
 )
 
 

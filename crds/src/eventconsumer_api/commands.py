@@ -252,7 +252,12 @@ CERTIFY = Command(
     Area.CHECK,
     "Check whether the real Event Hub and storage accounts behave as hosts assume.\n\nDoes not disturb the consumer, "
     "and removes all that it creates.",
-    {0: "all assumptions hold that were checked", 1: "one does not hold", 2: "not carried out or not decided"},
+    {
+        0: "all assumptions hold that were checked",
+        1: "one does not hold",
+        2: "not carried out or not decided",
+        3: "a wrong option",
+    },
     (
         Option("--consumer-group", "A consumer group for the checks alone; refused if it has readers.", required=True),
         flag("--send", "Also checks that publish a few events, which the consumer reads. They stay until they expire."),
