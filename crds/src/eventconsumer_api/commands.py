@@ -322,7 +322,7 @@ COMMANDS = (
             Option("--consumer-group", "Consumer group of the old program. Default: the consumer's own."),
             Option(
                 "--connection-string-file",
-                "File with the old storage account's connection string. Default: the account of spec.leaseStore.",
+                "File with the old storage account's connection string. Default: the account of spec.checkpointStore.",
                 stream=Stream.STDIN,
             ),
         ),

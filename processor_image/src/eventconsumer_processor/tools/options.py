@@ -21,11 +21,11 @@ STORAGE = (
     Option("--account-url", "Blob endpoint; signs in with the Azure CLI, the environment or a managed identity."),
     Option("--container", "Container of the drained files."),
     Option("--prefix", "Folder of the files, spec.sink.prefix."),
-    Option("--lease-container", "Container of the leases."),
-    Option("--lease-prefix", "spec.leaseStore.prefix; absent: the default of the layout."),
-    Option("--lease-layout", "spec.leaseStore.layout.", LeaseLayout, LeaseLayout.EVENT_PROCESSOR_HOST),
+    Option("--checkpoint-container", "Container of the leases."),
+    Option("--checkpoint-prefix", "spec.checkpointStore.prefix; absent: the default of the layout."),
+    Option("--checkpoint-layout", "spec.checkpointStore.layout.", LeaseLayout, LeaseLayout.EVENT_PROCESSOR_HOST),
     Option("--consumer-group", "spec.eventHub.consumerGroup.", default="$Default"),
-    flag("--shared-leases", "spec.leaseStore.shared: other programs move checkpoints too."),
+    flag("--shared-leases", "spec.checkpointStore.shared: other programs move checkpoints too."),
     Option("--storage-api-version", "spec.sink.storageApiVersion; for --connection-string-file and --account-url."),
 )
 """Where the files and leases are; the fields of `audit.access.Options`."""
