@@ -17,17 +17,19 @@ class ExitCode(IntEnum):
     """Exit codes."""
 
     OK = 0
-    NOT_FOUND = 1  # audit: explained gaps; certify: a difference
-    REFUSED = 2  # audit: a violation; certify: undecided
+    NOT_FOUND = 1
+    REFUSED = 2
     FAILED = 3
     NO_CLUSTER = 4
 
 
-EXIT_CODES = (
-    "Exit codes: 0 success; 1 not found, explained gaps (audit), or a difference (certify); 2 refused, a violation "
-    "(audit), or undecided (certify); "
-    "3 could not be carried out; 4 the cluster is not reachable, or a permission is missing."
-)
+EXIT_CODES = {
+    ExitCode.OK: "success",
+    ExitCode.NOT_FOUND: "not found, explained gaps (audit), or a difference (certify)",
+    ExitCode.REFUSED: "refused, a violation (audit), or undecided (certify)",
+    ExitCode.FAILED: "could not be carried out",
+    ExitCode.NO_CLUSTER: "the cluster is not reachable, or a permission is missing",
+}
 
 
 class CliError(Exception):

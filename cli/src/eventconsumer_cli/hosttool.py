@@ -4,24 +4,29 @@ The program prints the requested format (`-o`); its exit code is the command's. 
 plan and changes nothing until it is run again with --yes; so the user is asked in between.
 """
 
+import contextlib
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
 import typer
 
+from eventconsumer_api.commands import AUDIT, YES, Command, Stream
+from eventconsumer_api.kinds import Manifest
 from eventconsumer_cli.errors import ExitCode, Failed, RefusedError
 from eventconsumer_cli.kube import toolpod
 from eventconsumer_cli.kube.exec import shell_of
+from eventconsumer_cli.kube.kinds import name_of
 from eventconsumer_cli.kube.tool import Answer, Tool
 from eventconsumer_cli.kube.toolbox import LIFETIME_SECONDS, Toolbox
 from eventconsumer_cli.output import Format
 from eventconsumer_cli.session import Session
 
-NewPod = Annotated[bool, typer.Option("--new-pod", help="Run in a temporary pod, even if a host runs.")]
+_AUDIT_SECONDS = 24 * 3600
 
 
 def toolbox(session: Session) -> Toolbox:
@@ -29,16 +34,11 @@ def toolbox(session: Session) -> Toolbox:
     return Toolbox(session.cluster, shell_of(session.cluster), say=session.out.note)
 
 
-def format_options(session: Session) -> list[str]:
-    """The tool's `-o`.
-
-    Raises:
-        Failed: The programs do not support the format.
-    """
+def _output_of(session: Session) -> Format:
     chosen = session.options.output or Format.TABLE
     if chosen is Format.NAME:
         raise Failed("-o name: the output of this command has no names", "use table, json or yaml")
-    return ["-o", chosen.value]
+    return chosen
 
 
 def environment() -> dict[str, str]:
@@ -55,70 +55,89 @@ def environment() -> dict[str, str]:
     return found | ({"NO_COLOR": "1"} if os.environ.get("NO_COLOR") else {})
 
 
-def answer(
-    session: Session,
-    name: str | None,
-    arguments: Sequence[str],
-    *,
-    new_pod: bool = False,
-    seconds: int = LIFETIME_SECONDS,
-    memory: toolpod.Memory | None = None,
-) -> None:
-    """Run a read-only program, pass its output on, and end with its exit code.
+def forward(session: Session, command: Command, name: str | None, values: dict[str, Any], *, new_pod: bool) -> None:
+    """Run a command in a pod, pass its output on, and end with its exit code.
 
     Args:
         session: The run.
+        command: The command.
         name: The consumer.
-        arguments: Arguments of the program, without `-o`.
+        values: Values of its options.
         new_pod: Use a temporary pod.
-        seconds: Lifetime of a temporary pod.
-        memory: Of a temporary pod, which is then always used; None: that of a host.
-    """
-    options = format_options(session)
-    with toolbox(session).at(session.consumer(name), new_pod=new_pod, seconds=seconds, memory=memory) as tool:
-        ended = tool.run([*arguments, *options], environment=environment(), show=True)
-    end(ended)
-
-
-def change(
-    session: Session, tool: Tool, arguments: Sequence[str], *, question: str, yes: bool, stdin: bytes | None = None
-) -> Answer:
-    """Show the plan of a program, ask for confirmation, and carry it out.
-
-    Args:
-        session: The run.
-        tool: Runs the program.
-        arguments: Arguments of the program; it prints its plan unless --yes is among them.
-        question: Asked after the plan.
-        yes: Do not ask for confirmation.
-        stdin: Input of the program, for each run.
 
     Raises:
-        RefusedError: The user did not confirm; nothing was changed.
+        Failed: The options contradict each other, or a file cannot be read or written.
+        RefusedError: The user did not confirm, or cannot; nothing was changed.
     """
-    options = format_options(session)
+    if mistake := command.mistake(values):
+        raise Failed(mistake)
+    read, written = command.file(Stream.STDIN), command.file(Stream.STDOUT)
+    file, yes = read and values[read.name], values.pop("yes", False)
+    if file == "-" and not yes:
+        raise RefusedError("cannot ask for confirmation while the input is on stdin", "add --yes, or name a file")
+    arguments = command.arguments(**values, **({} if written else {"output": _output_of(session)}))
+    consumer, stdin = session.consumer(name), _read(file) if file else None
+    seconds = _AUDIT_SECONDS if command is AUDIT else LIFETIME_SECONDS
+    memory = toolpod.DEEP_MEMORY if values.get("deep") else None
+    with toolbox(session).at(consumer, new_pod=new_pod, seconds=seconds, memory=memory) as tool:
+        if command.changes:
+            question = command.question.format(consumer=name_of(consumer), **values)
+            ended = _change(session, tool, arguments, stdin, question=question, yes=yes)
+        else:
+            ended = tool.run(arguments, environment=environment(), show=written is None)
+    if ended.exit_code:
+        if ended.exit_code == ExitCode.REFUSED and command.changes:
+            _hint(session, command, consumer)
+        raise typer.Exit(ended.exit_code)
+    if written and (target := values[written.name]) != "-":
+        _write(Path(target), ended.output)
+        session.out.note(f"saved to {target}")
+    elif written:
+        session.out.raw(ended.output.decode())
+
+
+def _change(
+    session: Session, tool: Tool, arguments: Sequence[str], stdin: bytes | None, *, question: str, yes: bool
+) -> Answer:
+    """Show the plan, ask for confirmation, and carry it out: the program prints its plan unless --yes is given."""
     if not yes:
-        plan = tool.run([*arguments, *options], stdin=stdin, environment=environment(), show=True)
+        plan = tool.run(arguments, stdin=stdin, environment=environment(), show=True)
         if plan.exit_code != ExitCode.OK:
             return plan
         if not session.out.confirm(question):
             raise RefusedError("nothing was changed", "repeat the command with --yes to carry out the plan")
-    return tool.run([*arguments, "--yes", *options], stdin=stdin, environment=environment(), show=True)
+    return tool.run([*arguments, YES.flag], stdin=stdin, environment=environment(), show=True)
 
 
-def end(ended: Answer) -> None:
-    """End the command with the program's exit code; the program has printed the cause."""
-    if ended.exit_code:
-        raise typer.Exit(ended.exit_code)
+def _hint(session: Session, command: Command, consumer: Manifest) -> None:
+    if command.path == "adopt":
+        session.out.note("`kubectl eventconsumer doctor` names the consumers that share files, leases or an output")
+    elif command.group != "deadletters" and not consumer["spec"].get("suspend"):
+        session.out.note(f"kubectl eventconsumer suspend {name_of(consumer)} --wait stops its hosts")
 
 
-def read_input(file: str) -> bytes:
-    """A file's content, or stdin for `-`.
-
-    Raises:
-        Failed: The file cannot be read.
-    """
+def _read(file: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise Failed(f"cannot read {file}: {error.strerror}") from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Replace the file atomically.
+
+    Raises:
+        Failed: The file cannot be written.
+    """
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        try:
+            with os.fdopen(handle, "wb") as target:
+                target.write(content)
+            Path(temporary).replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+            raise
+    except OSError as error:
+        raise Failed(f"cannot write {path}: {error.strerror}") from error

@@ -9,25 +9,17 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
+from eventconsumer_api.commands import Area
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.terminal import guarded
 from eventconsumer_cli.commands import (
-    adopt,
-    audit,
     batches,
-    certify,
-    checkpoint,
-    deadletters,
     doctor,
-    files,
+    forwarded,
     gap,
     hosts,
-    hub,
     init,
-    lag,
-    leases,
     logs,
-    migrate,
     partitions,
     plan,
     replay,
@@ -43,15 +35,13 @@ from eventconsumer_cli.output import BAD, Format, console
 from eventconsumer_cli.session import Options, Session, kubernetes
 from eventconsumer_cli.text import PROGRAM
 
-LOOK, STEER, CHECK, START = "Look", "Steer", "Check", "Start"
-
 app = typer.Typer(
     name=PROGRAM,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Inspect, control and check EventConsumers, which drain Azure Event Hubs into files.",
-    epilog=EXIT_CODES,
+    epilog=f"Exit codes: {'; '.join(f'{code} {text}' for code, text in EXIT_CODES.items())}.",
 )
 
 
@@ -77,30 +67,21 @@ def _root(  # noqa: PLR0917 - the options of every command
     pass  # commands read these from the context
 
 
-add(app, "status", status.status, panel=LOOK)
-add(app, "top", top.top, panel=LOOK)
-add(app, "partitions", partitions.partitions, panel=LOOK)
-add(app, "hosts", hosts.hosts, panel=LOOK)
-add(app, "batches", batches.batches, panel=LOOK)
-add(app, "table", table.table, panel=LOOK)
-add(app, "logs", logs.logs, panel=LOOK)
-add(app, "suspend", suspend.suspend, panel=STEER)
-add(app, "resume", suspend.resume, panel=STEER)
-add(app, "leases", leases.leases, panel=LOOK)
-add(app, "files", files.files, panel=LOOK)
-add(app, "lag", lag.lag, panel=LOOK)
-add(app, "audit", audit.audit, panel=CHECK)
-add(app, "certify", certify.certify, panel=CHECK)
-add(app, "doctor", doctor.doctor, panel=CHECK)
-add(app, "replay", replay.replay, panel=STEER)
-add(app, "plan", plan.plan, panel=START)
-add(app, "init", init.init, panel=START)
-add(app, "migrate", migrate.migrate, panel=START)
-add(app, "adopt", adopt.adopt, panel=START)
-app.add_typer(checkpoint.group, name="checkpoint", rich_help_panel=STEER)
-app.add_typer(gap.group, name="gap", rich_help_panel=STEER)
-app.add_typer(hub.group, name="hub", rich_help_panel=STEER)
-app.add_typer(deadletters.group, name="deadletters", rich_help_panel=STEER)
+add(app, "status", status.status, panel=Area.LOOK)
+add(app, "top", top.top, panel=Area.LOOK)
+add(app, "partitions", partitions.partitions, panel=Area.LOOK)
+add(app, "hosts", hosts.hosts, panel=Area.LOOK)
+add(app, "batches", batches.batches, panel=Area.LOOK)
+add(app, "table", table.table, panel=Area.LOOK)
+add(app, "logs", logs.logs, panel=Area.LOOK)
+add(app, "suspend", suspend.suspend, panel=Area.STEER)
+add(app, "resume", suspend.resume, panel=Area.STEER)
+add(app, "doctor", doctor.doctor, panel=Area.CHECK)
+add(app, "replay", replay.replay, panel=Area.STEER)
+add(app, "plan", plan.plan, panel=Area.START)
+add(app, "init", init.init, panel=Area.START)
+forwarded.add_to(app)
+app.add_typer(gap.group, name="gap", rich_help_panel=Area.STEER)
 
 
 @guarded()

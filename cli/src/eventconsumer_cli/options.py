@@ -4,12 +4,13 @@ kubectl accepts no option before a plugin's name, so users write `kubectl eventc
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from eventconsumer_api import commands
 from eventconsumer_cli.output import Format
 from eventconsumer_cli.session import Options, Session
 
@@ -103,16 +104,24 @@ def add(app: typer.Typer, name: str, function: Callable[..., None], *, panel: st
         panel: Heading under which the help lists it.
     """
     _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    add_made(app, name, function, own, text=function.__doc__, panel=panel)
+
+
+def add_made(
+    app: typer.Typer,
+    name: str,
+    function: Callable[..., None],
+    own: Iterable[inspect.Parameter],
+    *,
+    text: str | None,
+    panel: str,
+) -> None:
+    """Register a command whose arguments and options are `own`, and whose help is `text`."""
     common = inspect.signature(shared, eval_str=True).parameters
     head = inspect.Parameter("typer_context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     parameters = [head, *(each.replace(kind=head.kind) for each in (*own, *common.values()))]
 
-    def wrapper(*, typer_context: typer.Context, **values: Any) -> None:
+    def run(*, typer_context: typer.Context, **values: Any) -> None:
         function(session_of(typer_context), **{key: value for key, value in values.items() if key not in common})
 
-    # Read by typer.
-    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {each.name: each.annotation for each in parameters}
-    wrapper.__doc__ = function.__doc__
-    wrapper.__name__ = function.__name__
-    app.command(name, rich_help_panel=panel or None)(wrapper)
+    app.command(name, rich_help_panel=panel or None)(commands.function(run, parameters, text))

@@ -9,18 +9,17 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Any, NoReturn
 
 import typer
 from typer.exceptions import TyperException
 
+from eventconsumer_api.commands import AUDIT, CERTIFY, OUTPUT, Area, Command, Option, Output
 from eventconsumer_api.coredumps import forbid_core_dumps
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.terminal import guarded
-from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.tools import commands, options
 from eventconsumer_processor.tools.cli import quiet
-from eventconsumer_processor.tools.options import Output
 
 UNREADABLE = 3
 
@@ -59,32 +58,19 @@ def _host() -> NoReturn:
     raise typer.Exit(run())
 
 
-@app.command()
-def audit(  # noqa: PLR0917 - the options of the command
-    config: options.Config = options.DEFAULT_CONFIG,
-    connection_string_file: options.ConnectionString = None,
-    account_url: options.AccountUrl = None,
-    container: options.Container = None,
-    prefix: options.Prefix = None,
-    lease_container: options.LeaseContainer = None,
-    lease_prefix: options.LeasePrefix = None,
-    lease_layout: options.Layout = LeaseLayout.EVENT_PROCESSOR_HOST,
-    consumer_group: options.Group = "$Default",
-    files: Annotated[bool, typer.Option(help="Events go to files; --no-files: a handler replaces the files.")] = True,
-    shared: options.Shared = False,
-    hub: Annotated[bool, typer.Option("--hub", help="Also query the hub for the lag.")] = False,
-    hub_connection_string_file: Annotated[
-        Path | None, typer.Option("--hub-connection-string-file", help="With --hub and without --config.")
-    ] = None,
-    storage_api_version: options.StorageApiVersion = None,
-    deep: Annotated[bool, typer.Option("--deep", help="Read every file: hashes and rows.")] = False,
-    output: options.OutputOption = Output.TABLE,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
-) -> None:
-    """Check that every event is in exactly one file. Read-only.
+PRUNE = Command(
+    "prune",
+    Area.STEER,
+    "Replace old files by tombstones: the chain stays complete, the storage is freed.\n\nOnly files behind the "
+    "checkpoint, in a committed batch where Spark is on, and never the last one of a partition.",
+    {0: "done or nothing to do", 2: "refused (a violation, or a file that changed meanwhile)", 3: "failed"},
+    (Option("--before", "ISO time, or an age such as 7d, 12h or 30m.", required=True),),
+    "Replace these files of {consumer} by tombstones?",
+    in_plugin=False,
+)
 
-    Exit code: 0 clean, 1 explained gaps, 2 a violation, 3 not readable.
-    """
+
+def _audit(config: Path, output: Output, *, deep: bool, hub: bool, as_json: bool, **storage: Any) -> NoReturn:
     from eventconsumer_api.errors import EventConsumerError
     from eventconsumer_processor.audit import show
     from eventconsumer_processor.audit.access import Options, opened
@@ -92,20 +78,7 @@ def audit(  # noqa: PLR0917 - the options of the command
     from eventconsumer_processor.audit.read import audit as run
     from eventconsumer_processor.tools.cli import show as show_document
 
-    how = Options(
-        connection_string_file,
-        account_url,
-        container,
-        prefix,
-        lease_container,
-        lease_prefix,
-        lease_layout,
-        consumer_group,
-        shared,
-        files,
-        hub_connection_string_file,
-        storage_api_version,
-    )
+    how = Options(**storage)
 
     async def go() -> AuditReport:
         with show.progress() as progress:
@@ -113,7 +86,7 @@ def audit(  # noqa: PLR0917 - the options of the command
                 async with opened(config, how, hub=hub) as found:
                     return await run(found.subject, deep=deep, progress=progress)
             except EventConsumerError as error:
-                return unreadable(str(error), container or "", prefix or "", deep=deep)
+                return unreadable(str(error), how.container or "", how.prefix or "", deep=deep)
 
     quiet()
     report = asyncio.run(go())
@@ -121,75 +94,25 @@ def audit(  # noqa: PLR0917 - the options of the command
     raise typer.Exit(report.exit_code)
 
 
-@app.command()
-def prune(  # noqa: PLR0917 - the options of the command
-    before: Annotated[str, typer.Option("--before", help="ISO time, or an age such as 7d, 12h or 30m.")],
-    yes: options.Yes = False,
-    config: options.Config = options.DEFAULT_CONFIG,
-    connection_string_file: options.ConnectionString = None,
-    account_url: options.AccountUrl = None,
-    container: options.Container = None,
-    prefix: options.Prefix = None,
-    lease_container: options.LeaseContainer = None,
-    lease_prefix: options.LeasePrefix = None,
-    lease_layout: options.Layout = LeaseLayout.EVENT_PROCESSOR_HOST,
-    consumer_group: options.Group = "$Default",
-    shared: options.Shared = False,
-    storage_api_version: options.StorageApiVersion = None,
-) -> None:
-    """Replace old files by tombstones: the chain stays complete, the storage is freed.
-
-    Only files behind the checkpoint, in a committed batch where Spark is on, and never the last one of a partition.
-
-    Exit code: 0 done or nothing to do, 2 refused (a violation, or a file that changed meanwhile), 3 failed.
-    """
+def _prune(config: Path, before: str, *, yes: bool, **storage: Any) -> NoReturn:
     from eventconsumer_processor.audit.access import Options
     from eventconsumer_processor.audit.pruning import run
 
-    how = Options(
-        connection_string_file,
-        account_url,
-        container,
-        prefix,
-        lease_container,
-        lease_prefix,
-        lease_layout,
-        consumer_group,
-        shared,
-        storage_api_version=storage_api_version,
-    )
     quiet()
-    raise typer.Exit(run(config, how, before, yes=yes))
+    raise typer.Exit(run(config, Options(**storage), before, yes=yes))
 
 
-@app.command()
-def certify(  # noqa: PLR0917 - the options of the command
-    consumer_group: Annotated[
-        str,
-        typer.Option("--consumer-group", help="A consumer group for the checks alone; refused if it has readers."),
-    ],
-    send: Annotated[
-        bool, typer.Option("--send", help="Also checks that publish a few events, which stay until they expire.")
-    ] = False,
-    slow: Annotated[bool, typer.Option("--slow", help="Also checks that wait for minutes.")] = False,
-    config: options.Config = options.DEFAULT_CONFIG,
-    hub_connection_string_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--hub-connection-string-file", help="Instead of --config: the hub's connection string, with EntityPath."
-        ),
-    ] = None,
-    connection_string_file: options.ConnectionString = None,
-    container: Annotated[
-        str | None,
-        typer.Option("--container", help="With --connection-string-file: used if no container can be created."),
-    ] = None,
-    output: options.OutputOption = Output.TABLE,
-) -> None:
-    """Check whether the real Event Hub and storage accounts behave as hosts assume. Removes all that it creates.
-
-    Exit code: 0 all assumptions hold that were checked, 1 one does not hold, 2 not carried out or not decided.
-    """
+def _certify(
+    config: Path,
+    output: Output,
+    *,
+    consumer_group: str,
+    send: bool,
+    slow: bool,
+    hub_connection_string_file: Path | None,
+    connection_string_file: Path | None,
+    container: str,
+) -> NoReturn:
     from eventconsumer_processor.certify import command
     from eventconsumer_processor.certify.model import SEND, SLOW
 
@@ -198,11 +121,43 @@ def certify(  # noqa: PLR0917 - the options of the command
     def target() -> command.Target:
         if hub_connection_string_file is None and connection_string_file is None:
             return command.from_config(config, consumer_group, given)
-        return command.from_files(
-            hub_connection_string_file, connection_string_file, container or "", consumer_group, given
-        )
+        return command.from_files(hub_connection_string_file, connection_string_file, container, consumer_group, given)
 
     raise typer.Exit(command.run(target, output))
+
+
+commands.add(
+    app,
+    AUDIT,
+    _audit,
+    (
+        options.CONFIG,
+        *options.STORAGE,
+        Option(
+            "--files/--no-files",
+            "Events go to files; --no-files: a handler replaces the files.",
+            bool,
+            True,
+            variable="writes_files",
+        ),
+        options.HUB_CONNECTION_STRING,
+        OUTPUT,
+        Option("--json", "The same as -o json.", bool, False, variable="as_json"),
+    ),
+)
+commands.add(app, PRUNE, _prune, (options.CONFIG, *options.STORAGE))
+commands.add(
+    app,
+    CERTIFY,
+    _certify,
+    (
+        options.CONFIG,
+        options.HUB_CONNECTION_STRING,
+        options.CONNECTION_STRING,
+        Option("--container", "With --connection-string-file: used if no container can be created.", default=""),
+        OUTPUT,
+    ),
+)
 
 
 @guarded()

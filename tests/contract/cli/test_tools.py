@@ -1,8 +1,12 @@
 """Pods for tools, rights, and the stored definition on a real API server; no kubelet runs what is made."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,9 +29,11 @@ from eventconsumer_cli.kube.releases import SERVES, SERVES_ALL, Settings, servin
 from eventconsumer_cli.kube.toolbox import Toolbox
 from eventconsumer_cli.main import main
 from tests.contract.operator.conftest import Cluster, rendered_chart
+from tests.support.azurite import AzuriteProcess
 from tests.support.kubelet import kubelet
 from tests.support.waiting import HANG_SECONDS
 from tests.unit.cli.inside import hosts_of, resource
+from tests.unit.processor.stage import CONFIG
 
 
 class Echo:
@@ -39,6 +45,23 @@ class Echo:
     ) -> int:  # fmt: skip
         out(" ".join(command).encode())
         return 0
+
+
+class Host:
+    """A shell that runs the program of the host image on this machine, as in a pod with this configuration."""
+
+    def __init__(self, config: Path) -> None:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self._environment = os.environ | {"PATH": path, "EVENTCONSUMER_CONFIG": str(config)}
+
+    def run(
+        self, namespace: str, pod: str, container: str, command: Sequence[str], *,
+        stdin: bytes | None, out: Sink, err: Sink,
+    ) -> int:  # fmt: skip
+        ran = subprocess.run(command, input=stdin or b"", capture_output=True, env=self._environment, check=False)
+        out(ran.stdout)
+        err(ran.stderr)
+        return ran.returncode
 
 
 def as_user(cluster: Cluster, user: str) -> KubernetesCluster:
@@ -81,6 +104,34 @@ def test_an_editor_makes_the_pod_uses_it_and_removes_it(cluster: Cluster, namesp
     while not all("deletionTimestamp" in pod["metadata"] for pod in editor.list(POD, namespace)):
         assert time.monotonic() < deadline
         time.sleep(0.2)
+
+
+@pytest.mark.usefixtures("started", "consumer")
+@pytest.mark.parametrize(
+    ("words", "code", "out", "err"),
+    [
+        (("leases", "orders", "-o", "json"), 1, '"leases": []', "no leases in container"),
+        (("adopt", "orders", "--yes"), 1, "", "no chain of files at"),
+        (("checkpoint", "import", "-f", __file__, "-y"), 3, "", "is not an export of checkpoints"),
+    ],
+)
+def test_a_command_reaches_the_program_of_the_image(
+    cluster: Cluster, namespace: str, azurite: AzuriteProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: int, out: str, err: str,
+) -> None:  # fmt: skip
+    hub = "Endpoint=sb://none.example/;SharedAccessKeyName=a;SharedAccessKey=a2V5"
+    (tmp_path / "hub").write_text(hub)
+    (tmp_path / "x").write_text(azurite.connection_string)
+    monkeypatch.chdir(tmp_path)
+    made = json.loads(json.dumps(CONFIG | {"allowInsecureEndpoints": True}))
+    made["eventHub"]["credential"]["connectionStringFile"] = "hub"
+    made["leases"]["location"]["container"] = made["sink"]["container"] = azurite.container()
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(made))
+    monkeypatch.setattr("eventconsumer_cli.hosttool.shell_of", lambda _: Host(config))
+    assert main([*words, "--kubeconfig", str(cluster.server.kubeconfig("editor")), "-n", namespace]) == code
+    seen = capsys.readouterr()
+    assert out in seen.out and err in seen.err
 
 
 def test_the_pod_of_a_configuration_is_admitted_where_pods_are_restricted(cluster: Cluster, namespace: str) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -54,6 +55,16 @@ def document(consumer: Consumer, *arguments: str, code: int = 0) -> dict[str, An
     return found
 
 
+@contextlib.contextmanager
+def piped(text: str) -> Iterator[str]:
+    """The name of a file with this text, which can be read once."""
+    end, start = os.pipe()
+    os.write(start, text.encode())
+    os.close(start)
+    yield f"/dev/fd/{end}"
+    os.close(end)
+
+
 def drained(consumer: Consumer) -> None:
     """Wait until all is in files and all checkpoints are written."""
 
@@ -90,7 +101,7 @@ def test_a_checkpoint_is_set_only_while_nobody_owns_the_partition(consumer: Make
     host.terminate()
 
     assert document(orders, *set_)["steps"][0]["action"] == "keep"
-    export = tool(orders, "checkpoint", "export", "-").stdout
+    export = tool(orders, "checkpoint", "export").stdout
     number = document(orders, "files", "--partition", "0")["files"][0]["lastSequenceNumber"]
     back = ("checkpoint", "set", "--partition", "0", "--sequence-number", str(min(number, 100)))
     refusal = document(orders, *back, code=2)["steps"][0]
@@ -106,7 +117,7 @@ def test_a_checkpoint_is_set_only_while_nobody_owns_the_partition(consumer: Make
     saved = orders.directory / "kept.json"
     for content, name in ((kept, "kept"), (export.encode(), "export")):
         saved.write_bytes(content)
-        plan = document(orders, "checkpoint", "import", str(saved), "--yes")
+        plan = document(orders, "checkpoint", "import", "--file", str(saved), "--yes")
         assert plan["done"], name
         assert document(orders, "checkpoint", "show")["checkpoints"][0]["sequenceNumber"] == 199
     assert document(orders, "checkpoint", "set", "--partition", "0", "--sequence-number", "5000", code=2)["refused"]
@@ -209,6 +220,8 @@ def test_hosts_go_on_where_a_legacy_host_stopped(consumer: MakeConsumer) -> None
         assert "old-host" in held["steps"][0]["why"]
         old.release_all()
     assert document(orders, *migrate)["dryRun"]
+    with piped(orders.azurite.connection_string) as name:  # as the kubectl plugin passes it
+        assert document(orders, *migrate, "--connection-string-file", name)["dryRun"]
     done = document(orders, *migrate, "--yes")
     assert [(step["partition"], step["action"], step["done"]) for step in done["steps"]] == [
         ("0", "set", True),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from eventconsumer_api.commands import COMMANDS, Command
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER
 from tests.unit.cli.inside import Inside, cluster_with
 from tests.unit.cli.running import Shell
@@ -51,19 +52,34 @@ def test_a_plan_is_shown_before_it_is_done(shell: Shell, agreed: list[str]) -> N
     seen = shell.run(cluster, *SET)
     assert (seen.code, seen.out) == (0, "plan\ndone\n")
     assert agreed == ["Move the checkpoint of partition 0 of orders?"]
-    expected = ["checkpoint", "set", "--partition", "0", "--sequence-number", "99", "--yes", "-o", "table"]
+    expected = ["checkpoint", "set", "--partition", "0", "--sequence-number", "99", "--yes"]
     assert program.done == [expected]
     assert len(cluster.made) == 1, "plan and change in one pod"
 
 
-def test_without_a_terminal_only_yes_changes_something(shell: Shell) -> None:
-    program = Checkpoints()
-    seen = shell.run(cluster_with(program), *SET)
-    assert (seen.code, seen.out, program.done) == (2, "plan\n", [])
-    assert "--yes" in seen.err and "nothing was changed" in seen.err
-    seen = shell.run(cluster_with(program), *SET, "--yes", "--allow-behind")
-    assert (seen.code, seen.out, len(program.done)) == (0, "done\n", 1)
-    assert "--allow-behind" in program.done[0]
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each.in_plugin], ids=lambda each: each.path)
+def test_without_a_terminal_only_yes_changes_something(shell: Shell, tmp_path: Path, command: Command) -> None:
+    program, file = Checkpoints(), tmp_path / "saved"
+    file.write_text(SAVED)
+    needed = {
+        "certify": ["--consumer-group", "checks"],
+        "migrate": ["--container", "old"],
+        "checkpoint set": ["-p", "0", "--offset", "1"],
+        "checkpoint import": ["-f", str(file)],
+        "deadletters show": ["-p", "0", "--sequence-number", "1"],
+        "deadletters redrive": ["--all"],
+        "deadletters drop": ["--all"],
+    }
+    words = [*command.path.split(), "orders", *needed.get(command.path, [])]
+    seen = shell.run(cluster_with(program), *words)
+    assert (seen.code, program.done) == (2 if command.changes else 0, [])
+    if not command.changes:
+        assert shell.run(cluster_with(program), *words, "--yes").code == 3
+        return
+    assert seen.out == "plan\n" and "--yes" in seen.err and "nothing was changed" in seen.err
+    for done, yes in enumerate(("-y", "--yes"), 1):
+        seen = shell.run(cluster_with(program), *words, yes)
+        assert (seen.code, seen.out, len(program.done)) == (0, "done\n", done)
 
 
 def test_a_refusal_asks_no_question_and_names_the_remedy(shell: Shell, agreed: list[str]) -> None:
@@ -92,14 +108,14 @@ def test_export_and_import(shell: Shell, tmp_path: Path) -> None:
     assert file.read_text() == SAVED and list(tmp_path.iterdir()) == [file]
     assert shell.run(cluster, "checkpoint", "import", "orders", "-f", str(file), "--yes").code == 0
     assert cluster.calls[-1].stdin == SAVED.encode()
-    assert program.done[0][:3] == ["checkpoint", "import", "-"]
+    assert program.done[0][:3] == ["checkpoint", "import", "--file"]
 
 
 def test_a_credential_of_another_account_is_no_argument(shell: Shell, tmp_path: Path) -> None:
     secret = tmp_path / "old"
     secret.write_text("AccountName=old;AccountKey=c2VjcmV0")
     cluster = cluster_with(Checkpoints())
-    words = ("migrate", "orders", "--from", "azure-sdk", "--container", "old", "--hub-name", "orders", "--yes")
+    words = ("migrate", "orders", "--from", "azure-sdk", "--container", "old", "--yes")
     assert shell.run(cluster, *words, "--connection-string-file", str(secret)).code == 0
     (call,) = cluster.calls
     assert call.stdin == secret.read_bytes() and "c2VjcmV0" not in " ".join(call.command)
@@ -171,7 +187,7 @@ def test_a_chain_is_adopted_and_a_hub_accepted_after_a_question(
     program = Checkpoints()
     seen = shell.run(cluster_with(program), *words, "orders")
     assert (seen.code, seen.out, agreed) == (0, "plan\ndone\n", [question])
-    assert program.done == [[*words, "--yes", "-o", "table"]]
+    assert program.done == [[*words, "--yes"]]
     refused = shell.run(cluster_with(Checkpoints(held=True)), *words, "orders")
     assert refused.code == 2 and remedy in refused.err
 
@@ -187,8 +203,8 @@ def test_dead_letters_are_redriven_and_dropped_after_a_question(shell: Shell, ag
         assert (seen.code, seen.out) == (0, "plan\ndone\n") and question in agreed[-1]
     place = ["--partition", "3", "--sequence-number", "7", "--sequence-number", "9"]
     assert program.done == [
-        ["deadletters", "redrive", *place, "--yes", "-o", "table"],
-        ["deadletters", "drop", "--all", "--yes", "-o", "table"],
+        ["deadletters", "redrive", *place, "--yes"],
+        ["deadletters", "drop", "--all", "--yes"],
     ]
     calls = len(cluster.calls)
     for words in ((), ("--all", "-p", "0"), ("--all", "-p", "0", "--sequence-number", "1"), ("--sequence-number", "1"),

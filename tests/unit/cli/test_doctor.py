@@ -48,7 +48,7 @@ class Clinic(Inside):
             command = [sys.executable, *command[1:]]
             ended = subprocess.run(command, input=stdin, capture_output=True, check=False)
             return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
-        assert list(command) == ["eventconsumer", "check", "-o", "json"]
+        assert list(command) == ["eventconsumer", "check", "--output", "json"]
         ok = all(each["ok"] is not False for each in self.checks)
         return (0 if ok else 2), json.dumps({"version": 1, "ok": ok, "checks": self.checks}), ""
 

@@ -36,7 +36,7 @@ class Inquired(Inside):
         self.put(CLUSTER_ROLE, record(allowInsecureEndpoints=True, hubSuffixes=["hubs.example.com"]))
 
     def _check(self, command: Sequence[str], stdin: bytes | None) -> tuple[int, str, str]:
-        assert list(command) == ["eventconsumer", "check", "--config-json", "-", "-o", "json"]
+        assert list(command) == ["eventconsumer", "check", "--config-json", "/dev/stdin", "--output", "json"]
         self.config = HostConfig.model_validate_json(stdin or b"")
         check = {"check": "hub-reachable", "ok": self.ok, "detail": "asked", "remedy": "open port 5671"}
         return (0 if self.ok else 2), json.dumps({"version": 1, "ok": self.ok, "checks": [check]}), ""

@@ -25,7 +25,7 @@ def test_a_ready_host_is_asked_and_its_answer_passed_on(shell: Shell) -> None:
     cluster = cluster_with(prints)
     seen = shell.run(cluster, "leases", "orders", "-o", "json")
     assert seen.code == 0
-    assert seen.json == ["eventconsumer", "leases", "-o", "json"]
+    assert seen.json == ["eventconsumer", "leases", "--output", "json"]
     assert seen.err == "a remark\n"
     assert [(call.pod, call.container) for call in cluster.calls] == [("orders-host-0", "host")]
     assert cluster.made == []
@@ -153,11 +153,11 @@ def test_options_are_handed_on(shell: Shell) -> None:
     shell.run(cluster, "audit", "--hub")
     shell.run(cluster, "certify", "--consumer-group", "checks", "--slow", "-o", "json")
     assert [call.command[1:] for call in cluster.calls] == [
-        ("files", "--partition", "0", "--partition", "3", "--since", "2h", "--limit", "0", "-o", "table"),
-        ("deadletters", "list", "--partition", "0", "--limit", "5", "-o", "table"),
-        ("deadletters", "show", "--partition", "0", "--sequence-number", "7", "-o", "json"),
-        ("audit", "--hub", "-o", "table"),
-        ("certify", "--consumer-group", "checks", "--slow", "-o", "json"),
+        ("files", "--partition", "0", "--partition", "3", "--since", "2h", "--limit", "0"),
+        ("deadletters", "list", "--partition", "0", "--limit", "5"),
+        ("deadletters", "show", "--partition", "0", "--sequence-number", "7", "--output", "json"),
+        ("audit", "--hub"),
+        ("certify", "--consumer-group", "checks", "--slow", "--output", "json"),
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from eventconsumer_api.commands import CHECK, Output
 from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
 from eventconsumer_cli.doctor import sharing
 from eventconsumer_cli.doctor.findings import Finding, Level, exit_code, view
@@ -164,7 +165,9 @@ def _look_inside(session: Session, resource: dict[str, Any], image: str | None) 
         session.namespace, config, settings.processor_image, settings.host_service_account
     )
     with place as tool:
-        findings: list[Finding] = checks(tool, ["check", "--config-json", "-", "-o", "json"], config.to_json().encode())
+        findings: list[Finding] = checks(
+            tool, CHECK.arguments(config_json="-", output=Output.JSON), config.to_json().encode()
+        )
     for line in view([replace(each, consumer=resource["metadata"]["name"]) for each in findings]):
         session.out.err.print(line)
     if any(each.level is Level.BROKEN for each in findings) and not session.out.confirm("Write it anyway?"):

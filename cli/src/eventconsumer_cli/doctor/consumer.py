@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from eventconsumer_api import labels
+from eventconsumer_api.commands import CHECK, Output
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.programs import Reference, references
 from eventconsumer_api.spark import Application
@@ -187,6 +188,6 @@ def inside(toolbox: Toolbox, consumer: Manifest) -> list[Finding]:
     """Findings from a pod with the consumer's configuration and credentials."""
     try:
         with toolbox.at(consumer) as tool:
-            return checks(tool, ["check", "-o", "json"])
+            return checks(tool, CHECK.arguments(output=Output.JSON))
     except CliError as error:
         return [Finding("inside", Level.WARNING, f"no pod could run the checks: {error}", error.remedy)]

@@ -7,6 +7,9 @@ that the same damage always leads to the same exit code.
 from dataclasses import dataclass
 from enum import StrEnum
 
+SELF = "<name> -n <namespace>"
+"""The audited EventConsumer in the commands of remedies."""
+
 
 class Level(StrEnum):
     """Severity of a finding, ascending."""
@@ -158,7 +161,7 @@ MEANINGS: dict[Code, Meaning] = {
     Code.END_ABOVE_HEAD: _violation(
         "S5",
         "the hub does not have the last events of the files: it lost them, or was created again. If they do not come "
-        "back, run kubectl eventconsumer hub accept NAME",
+        f"back, run kubectl eventconsumer hub accept {SELF}",
     ),
     Code.MANIFEST_MISSING: _violation("S8", _BATCH),
     Code.MANIFEST_DAMAGED: _violation("S8", _BATCH),
@@ -179,7 +182,7 @@ MEANINGS: dict[Code, Meaning] = {
     Code.CHAIN_RECORD_MISSING: _violation("S9", _RESTORE),
     Code.CHAIN_RECORD_DAMAGED: _violation("S9", _RESTORE),
     Code.CHAIN_IN_USE: _violation(
-        "S9", "set another spec.sink.prefix in one of the two, or move the chain: kubectl eventconsumer adopt NAME"
+        "S9", f"set another spec.sink.prefix in one of the two, or move the chain: kubectl eventconsumer adopt {SELF}"
     ),
     Code.CHAIN_DIFFERS: _violation(
         "S9", "find the other consumer that wrote here, and set its own spec.sink.prefix or spec.spark.output.path"
@@ -189,7 +192,7 @@ MEANINGS: dict[Code, Meaning] = {
     Code.CHECKPOINT_STORE_IN_USE: _violation(
         "S9",
         "remove spec.checkpointStore.prefix or set an unused one; "
-        "if the chain was moved, run kubectl eventconsumer adopt NAME",
+        f"if the chain was moved, run kubectl eventconsumer adopt {SELF}",
     ),
     Code.LEASE_OWNER_FOREIGN: _violation(
         "S9",
@@ -236,7 +239,9 @@ MEANINGS: dict[Code, Meaning] = {
         "folders have one name"
     ),
     Code.RETENTION_PASSED: _explained("start the hosts: the next file records these events as a gap"),
-    Code.SEGMENT_UNFINISHED: _explained("hub accept was interrupted: run kubectl eventconsumer hub accept NAME --yes"),
+    Code.SEGMENT_UNFINISHED: _explained(
+        f"hub accept was interrupted: run kubectl eventconsumer hub accept {SELF} --yes"
+    ),
     Code.TOMBSTONES: _note(),
     Code.DEAD_LETTERS: _note("user code could not process these events: inspect the dead letters"),
     Code.FOREIGN_NAMES: _note(),

@@ -117,7 +117,7 @@ class Audit:
             findings=self.findings.ordered(),
             counts={str(code): number for code, number in sorted(self.findings.counts.items())},
         )
-        return report.model_copy(update={"summary": summary(report)})
+        return report.model_copy(update={"summary": summary(report, self._subject.resource)})
 
     async def _read(self, progress: Progress, seen: SlotSeen | None, *, deep: bool) -> None:
         subject = self._subject

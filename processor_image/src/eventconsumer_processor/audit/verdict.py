@@ -1,11 +1,12 @@
 """PURE: the verdict in words: result, worst finding and remedy."""
 
-from eventconsumer_processor.audit.codes import MEANINGS, Level
+from eventconsumer_api.host_config import ResourceRef
+from eventconsumer_processor.audit.codes import MEANINGS, SELF, Level
 from eventconsumer_processor.audit.model import AuditReport
 
 
-def summary(report: AuditReport) -> str:
-    """One or two sentences."""
+def summary(report: AuditReport, resource: ResourceRef | None) -> str:
+    """One or two sentences; `resource` is the audited EventConsumer, None where it is not known."""
     events = sum(partition.events for partition in report.partitions)
     files = sum(partition.files for partition in report.partitions)
     size = f"{_many(len(report.partitions), 'partition')}, {_many(files, 'file')}, {_many(events, 'event')}"
@@ -16,7 +17,10 @@ def summary(report: AuditReport) -> str:
         return f"Clean: each event is in exactly one file ({size}; {depth})."
     worst = next(finding for finding in report.findings if finding.level is report.verdict)
     place = f" in partition {worst.partition}" if worst.partition else ""
-    first = f"{worst.code}{place}: {worst.message}. Remedy: {MEANINGS[worst.code].remedy}."
+    remedy = MEANINGS[worst.code].remedy
+    if resource:
+        remedy = remedy.replace(SELF, f"{resource.name} -n {resource.namespace}")
+    first = f"{worst.code}{place}: {worst.message}. Remedy: {remedy}."
     if report.verdict is Level.EXPLAINED:
         gaps = sum(partition.gap_events for partition in report.partitions)
         lost = f"; {_many(gaps, 'event')} in recorded gaps" if gaps else ""

@@ -181,26 +181,24 @@ async def export_to(config: Path, file: str) -> int:
 async def set_one(
     config: Path,
     output: Output,
-    partition: str,
-    number: int | None,
-    offset: str | None,
     *,
+    partition: str,
+    sequence_number: int | None,
+    offset: str | None,
     yes: bool,
     allow_behind: bool,
     allow_skip: bool,
 ) -> int:
     """`checkpoint set`."""
-    if (number is None) == (offset is None):
-        raise CommandError("specify the position with either --sequence-number or --offset")
     async with opened(config, hub=True) as consumer:
         rules = Rules(consumer.config.leases.shared, consumer.replaced, allow_behind, allow_skip)
-        steps = await plan_set(consumer, partition, number, offset, rules)
+        steps = await plan_set(consumer, partition, sequence_number, offset, rules)
         report = await apply.settle(consumer, "set", steps, yes=yes)
     return apply.answer(report, output)
 
 
 async def import_from(
-    config: Path, output: Output, file: str, *, yes: bool, allow_behind: bool, allow_skip: bool
+    config: Path, output: Output, *, file: str, yes: bool, allow_behind: bool, allow_skip: bool
 ) -> int:
     """`checkpoint import`."""
     document = parse(_read_file(file), "stdin" if file == "-" else file)

@@ -18,7 +18,6 @@ from rich.text import Text
 
 from eventconsumer_api.console import Console
 from eventconsumer_api.v1alpha1 import HandlerMode
-from eventconsumer_processor.errors import CommandError
 from eventconsumer_processor.handler.deadletter import UNDECODED, LetterFolder, Stored
 from eventconsumer_processor.inspect.consumer import Consumer, opened
 from eventconsumer_processor.lease.store import for_each
@@ -60,23 +59,6 @@ class Selection:
         """Whether a letter is selected."""
         partition, number = place
         return (not self.partitions or partition in self.partitions) and (not self.numbers or number in self.numbers)
-
-
-def selection(partitions: Sequence[str], numbers: Sequence[int], *, every: bool) -> Selection:
-    """The selection of a command that changes letters.
-
-    Raises:
-        CommandError: The options select nothing, or contradict each other.
-    """
-    if every and (partitions or numbers):
-        raise CommandError("--all selects all dead letters: use it without --partition and --sequence-number")
-    if numbers and len(partitions) != 1:
-        raise CommandError("--sequence-number needs exactly one --partition: each partition has its own numbers")
-    if not (every or partitions):
-        raise CommandError(
-            "select dead letters with --partition, with --partition and --sequence-number, or with --all"
-        )
-    return Selection(partitions, numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,10 +299,10 @@ def _order(place: Place) -> tuple[tuple[int, str], int]:
 # --- commands: each prints its result and returns the exit code ---
 
 
-async def list_all(config: Path, output: Output, partitions: Sequence[str], limit: int) -> int:
+async def list_all(config: Path, output: Output, *, partition: Collection[str], limit: int) -> int:
     """`deadletters list`."""
     async with opened(config) as consumer:
-        report = await read(consumer, Selection(partitions), limit)
+        report = await read(consumer, Selection(partition), limit)
     show(report, output, _table)
     if report.total:
         return DONE
@@ -328,30 +310,46 @@ async def list_all(config: Path, output: Output, partitions: Sequence[str], limi
     return NOTHING
 
 
-async def show_one(config: Path, output: Output, partition: str, number: int) -> int:
+async def show_one(config: Path, output: Output, *, partition: str, sequence_number: int) -> int:
     """`deadletters show`."""
     async with opened(config) as consumer:
-        report = await read_one(consumer, partition, number)
+        report = await read_one(consumer, partition, sequence_number)
     if report is None:
-        say(f"event {number} of partition {partition} has no dead letter: deadletters list shows all")
+        say(f"event {sequence_number} of partition {partition} has no dead letter: deadletters list shows all")
         return NOTHING
     show(report, output, _details, lines=True)
     return DONE
 
 
-async def redrive_some(config: Path, output: Output, selected: Selection, *, yes: bool) -> int:
-    """`deadletters redrive`."""
+async def redrive_some(
+    config: Path,
+    output: Output,
+    *,
+    partition: Collection[str],
+    sequence_number: Collection[int],
+    every: bool,
+    yes: bool,
+) -> int:
+    """`deadletters redrive`; with `every`, the others are empty."""
     async with opened(config) as consumer:
-        plan = await redrive(consumer, selected, yes=yes)
+        plan = await redrive(consumer, Selection(partition, sequence_number), yes=yes)
     return _answer(
         plan, output, "hosts look for requests every 30 seconds: deadletters list shows which letters are left"
     )
 
 
-async def drop_some(config: Path, output: Output, selected: Selection, *, yes: bool) -> int:
-    """`deadletters drop`."""
+async def drop_some(
+    config: Path,
+    output: Output,
+    *,
+    partition: Collection[str],
+    sequence_number: Collection[int],
+    every: bool,
+    yes: bool,
+) -> int:
+    """`deadletters drop`; with `every`, the others are empty."""
     async with opened(config) as consumer:
-        plan = await drop(consumer, selected, yes=yes)
+        plan = await drop(consumer, Selection(partition, sequence_number), yes=yes)
     return _answer(plan, output, f"their numbers are kept in {plan.record}")
 
 

@@ -122,7 +122,7 @@ def _row(partition: str, info: BlobInfo, file: Slot, letters: list[int]) -> File
 
 
 async def files(
-    config: Path, output: Output, partitions: Collection[str], since: str | None, *, limit: int, gaps: bool
+    config: Path, output: Output, *, partition: Collection[str], since: str | None, limit: int, gaps: bool
 ) -> int:
     """Print the files; the exit code."""
     try:
@@ -130,7 +130,7 @@ async def files(
     except ValueError as error:
         raise CommandError(f"--since: {error}") from None
     async with opened(config) as consumer:
-        report = await read(consumer, partitions, limit_time, limit=limit, gaps=gaps)
+        report = await read(consumer, partition, limit_time, limit=limit, gaps=gaps)
     show(report, output, lambda shown, console: _table(shown, console, gaps=gaps))
     if report.totals.files:
         return DONE

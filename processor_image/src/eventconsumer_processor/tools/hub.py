@@ -47,7 +47,7 @@ async def settle(consumer: Consumer, *, yes: bool, reposition: bool = False) -> 
     if foreign := [end.partition for end in ends if end.foreign]:
         return report.model_copy(update=_foreign(foreign))
     if reposition and (diverged := [end.partition for end in ends if end.diverged]):
-        return report.model_copy(update=_diverged(diverged))
+        return report.model_copy(update=_diverged(consumer, diverged))
     if not any(end.diverged or end.sealed or end.repositioned for end in ends):
         nothing = "all partitions have files or begin at spec.startingPosition already: no action required"
         same = "the hub has the last event of all files: hosts continue automatically"
@@ -64,6 +64,16 @@ async def settle(consumer: Consumer, *, yes: bool, reposition: bool = False) -> 
     return report.model_copy(
         update={"done": True, "segment": segment.number, "partitions": [_row(end) for end in ends]}
     )
+
+
+async def accept(config: Path, output: Output, *, yes: bool) -> int:
+    """`hub accept`."""
+    return await run(config, output, yes=yes, reposition=False)
+
+
+async def reposition(config: Path, output: Output, *, yes: bool) -> int:
+    """`hub reposition`."""
+    return await run(config, output, yes=yes, reposition=True)
 
 
 async def run(config: Path, output: Output, *, yes: bool, reposition: bool) -> int:
@@ -125,11 +135,12 @@ def _foreign(partitions: list[str]) -> dict[str, object]:
     }
 
 
-def _diverged(partitions: list[str]) -> dict[str, object]:
+def _diverged(consumer: Consumer, partitions: list[str]) -> dict[str, object]:
+    own = consumer.config.resource
     return {
         "refused": True,
         "why": f"files and hub diverge in partitions {', '.join(partitions)}",
-        "remedy": "run kubectl eventconsumer hub accept <name> first",
+        "remedy": f"run kubectl eventconsumer hub accept {own.name} -n {own.namespace} first",
     }
 
 

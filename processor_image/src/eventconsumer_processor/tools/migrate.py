@@ -7,9 +7,9 @@ events that it reads after the plan would be drained again.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
 
+from eventconsumer_api.commands import OldProgram
 from eventconsumer_api.host_config import BlobContainer, BlobLocation
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor import problems
@@ -29,17 +29,11 @@ from eventconsumer_processor.tools.options import Output
 from eventconsumer_processor.tools.policy import Rules, judge
 from eventconsumer_storage.blobs import BlobStore
 
-
-class From(StrEnum):
-    """The program that wrote the positions."""
-
-    EVENT_PROCESSOR_HOST = "event-processor-host"
-    AZURE_SDK = "azure-sdk"
-
-    @property
-    def layout(self) -> LeaseLayout:
-        """The layout of its blobs."""
-        return LeaseLayout.AZURE_SDK if self is From.AZURE_SDK else LeaseLayout.EVENT_PROCESSOR_HOST
+LAYOUTS = {
+    OldProgram.EVENT_PROCESSOR_HOST: LeaseLayout.EVENT_PROCESSOR_HOST,
+    OldProgram.AZURE_SDK: LeaseLayout.AZURE_SDK,
+}
+"""The layout of the blobs of each program."""
 
 
 @dataclass(frozen=True)
@@ -154,12 +148,12 @@ async def read(consumer: Consumer, blobs: BlobStore, source: PlanSource, now: da
 async def migrate(
     config: Path,
     output: Output,
-    kind: From,
     *,
+    program: OldProgram,
     container: str,
     prefix: str,
     consumer_group: str | None,
-    connection_string_file: Path | None,
+    connection_string_file: str | None,
     yes: bool,
 ) -> int:
     """`migrate`: print the plan, apply it with `--yes`; the exit code."""
@@ -168,7 +162,7 @@ async def migrate(
         opened_service(consumer.config, problems.LEASES, _location(consumer, connection_string_file)) as service,
     ):
         group = consumer_group or consumer.config.event_hub.consumer_group
-        source = PlanSource(layout=kind.layout, container=container, prefix=prefix, consumer_group=group)
+        source = PlanSource(layout=LAYOUTS[program], container=container, prefix=prefix, consumer_group=group)
         if connection_string_file is None and _same(consumer, source):
             raise CommandError(
                 "these are the consumer's own leases: no migration required, its hosts continue from them"
@@ -200,10 +194,11 @@ def places(report: PlanReport) -> str:
     return f'{here}, prefix: "{source.prefix.strip()}"; {back}'
 
 
-def _location(consumer: Consumer, file: Path | None) -> BlobContainer:
-    if file is None:
+def _location(consumer: Consumer, name: str | None) -> BlobContainer:
+    if name is None:
         return consumer.config.leases.location
-    if not file.is_file():
+    file = Path(name)
+    if not file.exists() or file.is_dir():  # a pipe is no regular file
         raise CommandError(f"cannot read the connection string: file {file} does not exist; use an existing file")
     return BlobLocation(
         container="",

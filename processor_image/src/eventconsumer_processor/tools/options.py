@@ -1,57 +1,31 @@
-"""Options that several commands of the program share."""
+"""Options of the program that the kubectl plugin does not have."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from eventconsumer_api import commands
+from eventconsumer_api.commands import Option, flag
 from eventconsumer_api.labels import CONFIG_FILE
 from eventconsumer_api.v1alpha1 import LeaseLayout
 
+Output = commands.Output
 
-class Output(StrEnum):
-    """Output format of a command."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-
-
-DEFAULT_CONFIG = Path(CONFIG_FILE)
-Config = Annotated[
-    Path,
-    typer.Option("--config", envvar="EVENTCONSUMER_CONFIG", help="Configuration file of a host."),
-]
-OutputOption = Annotated[
-    Output, typer.Option("-o", "--output", help="Output format: a table, or one document for programs.")
-]
-ConnectionString = Annotated[
-    Path | None, typer.Option("--connection-string-file", help="File with the storage account's connection string.")
-]
-AccountUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--account-url", help="Blob endpoint; signs in with the Azure CLI, the environment or a managed identity."
-    ),
-]
-StorageApiVersion = Annotated[
-    str | None,
-    typer.Option(
-        "--storage-api-version",
-        help="spec.sink.storageApiVersion; for --connection-string-file and --account-url.",
-    ),
-]
-Container = Annotated[str | None, typer.Option("--container", help="Container of the drained files.")]
-Prefix = Annotated[str | None, typer.Option("--prefix", help="Folder of the files, spec.sink.prefix.")]
-LeaseContainer = Annotated[str | None, typer.Option("--checkpoint-container", help="Container of the leases.")]
-LeasePrefix = Annotated[
-    str | None,
-    typer.Option("--checkpoint-prefix", help="spec.checkpointStore.prefix; absent: the default of the layout."),
-]
-Layout = Annotated[LeaseLayout, typer.Option("--checkpoint-layout", help="spec.checkpointStore.layout.")]
-Group = Annotated[str, typer.Option("--consumer-group", help="spec.eventHub.consumerGroup.")]
-Shared = Annotated[
-    bool, typer.Option("--shared-leases", help="spec.checkpointStore.shared: other programs move checkpoints too.")
-]
-Yes = Annotated[bool, typer.Option("--yes", help="Apply the plan. Default: only print it.")]
+CONFIG = Option(
+    "--config", "Configuration file of a host.", Path, Path(CONFIG_FILE), environment="EVENTCONSUMER_CONFIG"
+)
+CONNECTION_STRING = Option("--connection-string-file", "File with the storage account's connection string.", Path)
+HUB_CONNECTION_STRING = Option(
+    "--hub-connection-string-file", "Without --config: file with the hub's connection string, with EntityPath.", Path
+)
+STORAGE = (
+    CONNECTION_STRING,
+    Option("--account-url", "Blob endpoint; signs in with the Azure CLI, the environment or a managed identity."),
+    Option("--container", "Container of the drained files."),
+    Option("--prefix", "Folder of the files, spec.sink.prefix."),
+    Option("--checkpoint-container", "Container of the leases."),
+    Option("--checkpoint-prefix", "spec.checkpointStore.prefix; absent: the default of the layout."),
+    Option("--checkpoint-layout", "spec.checkpointStore.layout.", LeaseLayout, LeaseLayout.EVENT_PROCESSOR_HOST),
+    Option("--consumer-group", "spec.eventHub.consumerGroup.", default="$Default"),
+    flag("--shared-leases", "spec.checkpointStore.shared: other programs move checkpoints too."),
+    Option("--storage-api-version", "spec.sink.storageApiVersion; for --connection-string-file and --account-url."),
+)
+"""Where the files and leases are; the fields of `audit.access.Options`."""

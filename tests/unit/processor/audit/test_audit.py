@@ -17,6 +17,7 @@ from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.prune import plan
 from eventconsumer_processor.audit.read import Subject, audit
 from eventconsumer_processor.audit.show import show
+from eventconsumer_processor.audit.verdict import summary
 from eventconsumer_processor.errors import HubUnreachable
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 from eventconsumer_storage.blobs import BlobInfo
@@ -531,6 +532,9 @@ async def test_the_hub_is_compared(hub: AskedHub, code: Code | None, exit_code: 
     report = await (await sample()).audit(hub=hub)
     assert (report.exit_code, report.partitions[0].lag) == (exit_code, lag)
     assert list(report.counts) == ([code] if code else [])
+    if code is Code.END_ABOVE_HEAD:
+        assert "kubectl eventconsumer hub accept orders -n shop" in report.summary
+        assert "kubectl eventconsumer hub accept <name> -n <namespace>" in summary(report, None)
 
 
 @virtual

@@ -8,7 +8,7 @@ import pytest
 
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.v1alpha1 import LeaseLayout
-from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
+from eventconsumer_processor.audit.codes import MEANINGS, SELF, Code, Level
 from eventconsumer_processor.audit.container import RECORD_MAX_BYTES, StoreContainer
 from eventconsumer_processor.audit.leases import LeaseFacts, ownership
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
@@ -102,7 +102,7 @@ async def test_two_consumers_that_share_something_are_a_violation(change: Change
     (found,) = report.findings
     assert (found.level, found.invariant) == (Level.VIOLATION, "S9")
     assert said in f"{found.message} {found.blob}"
-    assert MEANINGS[code].remedy in report.summary
+    assert MEANINGS[code].remedy.replace(SELF, "orders -n shop") in report.summary
 
 
 ALLOWED: list[tuple[str, Change, Code | None, int]] = [

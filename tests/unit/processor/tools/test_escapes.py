@@ -129,7 +129,7 @@ def test_documents_escape_the_text_and_keep_it(
 
 
 def test_messages_and_progress_are_clean(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    async def refused(*_: object) -> int:
+    async def refused(**_: object) -> int:
         raise EventConsumerError(f"the service answered {ATTACK}")
 
     monkeypatch.setattr(leases, "leases", refused)

@@ -28,7 +28,7 @@ from eventconsumer_processor.problems import SINK
 from eventconsumer_processor.tools.check import Checks, check_writable, judge_account, judge_clock
 from eventconsumer_processor.tools.checkpoint import parse
 from eventconsumer_processor.tools.cli import run
-from eventconsumer_processor.tools.deadletters import Selection, selection
+from eventconsumer_processor.tools.deadletters import Selection
 from eventconsumer_processor.tools.files import Newest, read
 from eventconsumer_processor.tools.lag import totals_of
 from eventconsumer_processor.tools.leases import natural
@@ -325,10 +325,12 @@ def test_an_error_is_one_line_and_exit_code_3(capsys: pytest.CaptureFixture[str]
         ["files", "--since", "yesterday"],
         ["lag"],
         ["checkpoint", "show"],
-        ["checkpoint", "export", "-"],
+        ["checkpoint", "export"],
         ["checkpoint", "set", "--partition", "0"],
         ["checkpoint", "set", "--partition", "0", "--sequence-number", "1", "--offset", "1"],
-        ["checkpoint", "import", "/nowhere/at/all"],
+        ["checkpoint", "import", "--file", "/nowhere/at/all"],
+        ["deadletters", "drop", "--all", "--partition", "0"],
+        ["deadletters", "redrive"],
         ["migrate", "--from", "kafka", "--container", "c"],
         ["migrate", "--from", "azure-sdk", "--container", "c"],
         ["check"],
@@ -394,29 +396,12 @@ def test_an_audit_can_be_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     assert yaml.safe_load(capsys.readouterr().out)["verdict"] == "Unreadable"
 
 
-@pytest.mark.parametrize(
-    ("partitions", "numbers", "every", "said"),
-    [
-        ([], [], False, "select dead letters with --partition"),
-        ([], [5], False, "exactly one --partition"),
-        (["0", "1"], [5], False, "exactly one --partition"),
-        (["0"], [], True, "--all selects all"),
-        ([], [5], True, "--all selects all"),
-    ],
-)
-def test_no_dead_letters_are_selected_by_mistake(
-    partitions: list[str], numbers: list[int], every: bool, said: str
-) -> None:
-    with pytest.raises(CommandError, match=said):
-        selection(partitions, numbers, every=every)
-
-
 def test_dead_letters_are_selected_by_partition_and_number() -> None:
     places = [("0", 5), ("0", 6), ("1", 5)]
 
     def selected(by: Selection) -> list[tuple[str, int]]:
         return [place for place in places if by.has(place)]
 
-    assert selected(selection([], [], every=True)) == places
-    assert selected(selection(["0"], [], every=False)) == [("0", 5), ("0", 6)]
-    assert selected(selection(["0"], [5, 7], every=False)) == [("0", 5)]
+    assert selected(Selection()) == places
+    assert selected(Selection(["0"])) == [("0", 5), ("0", 6)]
+    assert selected(Selection(["0"], [5, 7])) == [("0", 5)]
