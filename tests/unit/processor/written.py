@@ -58,7 +58,8 @@ def parquet_schema() -> bytes:
     columns = [group.column(index) for index in range(group.num_columns)]
     encodings = [f"{each.path_in_schema}: {each.compression} {sorted(each.encodings)}" for each in columns]
     schema = str(file.schema).partition("\n")[2]  # behind the address of the object
-    return "\n".join((schema.strip(), "", file.schema_arrow.to_string(truncate_metadata=False), "", *encodings, "")).encode()
+    metadata = str(file.schema_arrow.metadata)
+    return _text(schema.strip(), *_fields(file.schema_arrow), metadata, *encodings)
 
 
 def created() -> bytes:
@@ -83,7 +84,15 @@ def checkpoint() -> bytes:
     found: list[bytes] = []
     checkpoint_file.encode([io.BytesIO(created()), io.BytesIO(registered())], found.append, parts=0)
     table = pq.read_table(pa.BufferReader(b"".join(found)))
-    return "\n".join((table.schema.to_string(truncate_metadata=False), "", *map(json.dumps, table.to_pylist()), "")).encode()
+    return _text(*_fields(table.schema), *map(json.dumps, table.to_pylist()))
+
+
+def _fields(schema: pa.Schema) -> list[str]:
+    return [f"{field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema]
+
+
+def _text(*lines: str) -> bytes:
+    return "\n".join((*lines, "")).encode()
 
 
 DOCUMENTS: Mapping[str, Callable[[], bytes]] = {
