@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 
-from eventconsumer_api.capture import AVRO_SCHEMA, VALUES
+from eventconsumer_api.capture import AVRO_SCHEMA, PROPERTY_TYPES
 from eventconsumer_api.file_columns import COLUMNS, Column, DeltaType
 
 HEAD = """\
@@ -73,7 +73,7 @@ def _avro(column: Column) -> Iterable[str]:
         text = f"map of {_union(kind['values'])}" if isinstance(kind, dict) else _union(kind)
         yield f"`{column.avro_field}`, {text}"
     if column.system_property:
-        yield f"`{column.system_property}` in `SystemProperties`, {VALUES[str(column.type)]}"
+        yield f"`{column.system_property}` in `SystemProperties`, {PROPERTY_TYPES[str(column.type)]}"
 
 
 def _union(kind: str | list[str]) -> str:

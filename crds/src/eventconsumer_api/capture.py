@@ -18,7 +18,7 @@ AVRO_SCHEMA = (
 )
 """Equal to Capture's schema byte for byte: a file without events has 508 bytes."""
 
-VALUES: Mapping[str, str] = {
+PROPERTY_TYPES: Mapping[str, str] = {
     "long": "long",
     "timestamp": "long",  # milliseconds since 1970, UTC
     "double": "double",

@@ -3,14 +3,17 @@
 import json
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from eventconsumer_api.capture import AVRO_SCHEMA, VALUES, own_properties
+from eventconsumer_api.capture import AVRO_SCHEMA, PROPERTY_TYPES, own_properties
 from eventconsumer_api.file_columns import COLUMNS, Column, delta_schema
 from eventconsumer_processor.audit import deep
+from eventconsumer_processor.handler.api import Event
+from eventconsumer_processor.handler.deadletter import Letter
 from eventconsumer_processor.source.schema import arrow_schema
 from tests.unit.api.added_columns import ADDED, ITEMS
 
@@ -58,7 +61,13 @@ def test_avro_files_have_each_column_but_for_the_partition_in_their_name() -> No
     fields = [field["name"] for field in json.loads(AVRO_SCHEMA)["fields"]]
     assert sorted(each.avro_field for each in COLUMNS if each.avro_field) == sorted(fields)
     assert [each.name for each in COLUMNS if not each.avro_field and not each.system_property] == ["partition_id"]
-    assert {str(each.type) for each in own_properties(COLUMNS).values()} <= VALUES.keys()
+    assert {str(each.type) for each in own_properties(COLUMNS).values()} <= PROPERTY_TYPES.keys()
+
+
+@pytest.mark.parametrize("names", [{each.name for each in fields(Event)}, Letter.model_fields.keys()])
+def test_handlers_and_dead_letters_have_each_column(names: set[str]) -> None:
+    missing = {each.name for each in COLUMNS} - names - {"partition_id"}  # in the context of the handler
+    assert not missing, "add the column to `Event` and `Batch` (handler/api.py) and to `Letter` (handler/deadletter.py)"
 
 
 def test_the_list_of_the_auditor_is_the_same() -> None:

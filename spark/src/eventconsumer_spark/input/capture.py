@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from eventconsumer_api.batch import BatchFile
-from eventconsumer_api.capture import AMQP_FIELDS, VALUES, own_properties
+from eventconsumer_api.capture import AMQP_FIELDS, PROPERTY_TYPES, own_properties
 from eventconsumer_api.file_columns import COLUMNS
 from eventconsumer_api.file_columns import Column as FileColumn
 from eventconsumer_spark.errors import ManifestError
@@ -70,7 +70,7 @@ def _property(column: FileColumn) -> Column:
     value = F.col("SystemProperties")[column.system_property]
     if column.type == "string":
         return _text(value)
-    member = value[f"member{_MEMBERS.index(VALUES[str(column.type)])}"]
+    member = value[f"member{_MEMBERS.index(PROPERTY_TYPES[str(column.type)])}"]
     return F.timestamp_millis(member) if column.type == "timestamp" else member
 
 
