@@ -65,8 +65,7 @@ def _rows_at_a_time(batches: Sequence[EventBatch]) -> int:
 def _table(batches: Sequence[EventBatch], partition: str) -> pa.Table:
     """The columns of the file, which share the memory of the events."""
     table = pa.Table.from_batches([batch.columns for batch in batches])
-    ids = pa.repeat(pa.scalar(partition, pa.string()), table.num_rows)
-    columns = [ids if name == "partition_id" else table.column(name) for name in SCHEMA.names]
-    times = columns[SCHEMA.get_field_index("enqueued_time")]
-    columns[SCHEMA.get_field_index("enqueued_time")] = times.cast(SCHEMA.field("enqueued_time").type)
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
+    columns = {name: table.column(name) for name in SCHEMA.names if name != "partition_id"}
+    columns["partition_id"] = pa.repeat(pa.scalar(partition, pa.string()), table.num_rows)
+    columns["enqueued_time"] = columns["enqueued_time"].cast(SCHEMA.field("enqueued_time").type)
+    return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
