@@ -79,7 +79,7 @@ crds: env ## Generate the CRD, its reference page and its copies from the models
 .PHONY: reference
 reference: env ## Generate all reference pages from the code, and the README's figures
 	@mkdir -p build
-	@for each in conditions events settings properties json-columns cli metrics; do \
+	@for each in conditions events settings properties columns json-columns cli metrics; do \
 	  $(PY) -m docs.generate.$${each//-/_} > build/$$each.md && mv build/$$each.md docs/reference/$$each.md || exit 1; done
 	@$(PY) -m docs.generate.figures
 	@$(MAKE) -s crds

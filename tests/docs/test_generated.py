@@ -8,10 +8,11 @@ import pytest
 import typer
 
 from docs.generate import cli as clidoc
+from docs.generate import columns as columnsdoc
 from docs.generate import conditions as conditionsdoc
 from docs.generate import events as eventsdoc
 from docs.generate import figures as figuresdoc
-from docs.generate import json_columns as columnsdoc
+from docs.generate import json_columns as jsondoc
 from docs.generate import properties as propertiesdoc
 from docs.generate import settings as settingsdoc
 from docs.generate.messages import templates
@@ -27,7 +28,8 @@ from eventconsumer_operator.conditions import messages
         ("events", eventsdoc.page),
         ("settings", settingsdoc.page),
         ("properties", propertiesdoc.page),
-        ("json-columns", columnsdoc.page),
+        ("columns", columnsdoc.page),
+        ("json-columns", jsondoc.page),
         ("cli", clidoc.page),
     ],
 )

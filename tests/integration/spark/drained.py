@@ -12,6 +12,7 @@ from azure.storage.blob import ContainerClient
 from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, Range, Totals, commit_name, manifest_name
 from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_api.spark import Output
+from eventconsumer_processor.sink.parquet import SCHEMA
 from tests.support.azurite import ACCOUNT
 
 RESOURCE = ResourceRef(namespace="shop", name="orders", uid="5f1c9e0a-7d7c-4f6e-9a55-2c6c1a1b2c3d")
@@ -20,21 +21,6 @@ MOVED = ResourceRef(namespace="market", name="orders", uid="uid-2")
 """The resource after it was deleted and applied again, in another namespace with the same `sink.prefix`."""
 PREFIX = "shop/orders"
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-SCHEMA = pa.schema(
-    [
-        ("sequence_number", pa.int64()),
-        ("offset", pa.string()),
-        ("enqueued_time", pa.timestamp("us", tz="UTC")),
-        ("partition_key", pa.string()),
-        ("partition_id", pa.string()),
-        ("body", pa.binary()),
-        ("properties", pa.map_(pa.string(), pa.string())),
-        ("system_properties", pa.map_(pa.string(), pa.string())),
-        ("content_type", pa.string()),
-        ("message_id", pa.string()),
-        ("correlation_id", pa.string()),
-    ]
-)
 
 
 def event(partition: str, sequence: int) -> dict[str, object]:

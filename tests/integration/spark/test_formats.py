@@ -12,9 +12,11 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
 
 from eventconsumer_api.batch import BatchFile, BatchManifest, Totals
-from eventconsumer_api.capture import UNDECODED
+from eventconsumer_api.capture import AVRO_SCHEMA, UNDECODED
+from eventconsumer_api.file_columns import COLUMNS, Column, delta_schema
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.spark import Body, BodyType
 from eventconsumer_api.v1alpha1 import FileFormat
@@ -22,6 +24,7 @@ from eventconsumer_processor.sink import avro, parquet
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.columns import to_batch
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError, ManifestError
+from eventconsumer_spark.input.capture import as_events
 from eventconsumer_spark.input.reading import EVENT_SCHEMA, check_count, read_events
 from eventconsumer_spark.output.bodies import NO_DOCUMENT, NO_JSON, NO_OBJECT, NO_UTF8, UNDECODED_MESSAGE, split
 from eventconsumer_spark.output.folder import list_files, write_folder
@@ -145,6 +148,23 @@ def test_an_event_reads_the_same_from_either_format(
     assert found.select("_metadata.file_path").distinct().first()[0].endswith(name)
     with pytest.raises(CountMismatchError, match="difference -1"):
         check_count(found, manifest_of([name], FileFormat.AVRO, len(batch) + 1))
+
+
+def test_a_column_that_avro_files_have_as_a_system_property_is_read_with_its_type(
+    spark: SparkSession, place: AbfsFolder, service: BlobServiceClient
+) -> None:
+    """Columns that are added to the table: their values are in the files here already."""
+    kinds = {"user-id": "binary", "group-sequence": "long", "creation-time": "timestamp", "reply-to-group-id": "string"}
+    added = [Column(name.replace("-", "_"), kind, "", system_property=name) for name, kind in kinds.items()]
+    name = "shop/orders/inc=1/partition=7/from=00000000000000000005.avro"
+    content = b"".join(avro.encode([to_batch([message(5, b"x")])], "7", {}))
+    service.get_blob_client(place.container, name).upload_blob(content)
+    records = spark.read.format("avro").option("avroSchema", AVRO_SCHEMA).load(place.child(name))
+    events = as_events(records, [*COLUMNS, *added])
+    assert events.schema.simpleString() == StructType.fromJson(delta_schema([*COLUMNS, *added])).simpleString()
+    (row,) = plain(events.withColumn("creation_time", F.unix_millis("creation_time")))
+    assert [row[each.name] for each in added] == [b"\xff\x00", 5, START_MS, "back"]
+    assert row["system_properties"] == {"x-opt-custom": "5"}
 
 
 @pytest.mark.parametrize("form", FileFormat)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from eventconsumer_api.file_columns import COLUMNS
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_processor.audit.container import StoreContainer
 from eventconsumer_processor.audit.identity import Outputs
@@ -21,6 +22,7 @@ from eventconsumer_processor.audit.model import AuditReport
 from eventconsumer_processor.audit.owners import LeaseSubject
 from eventconsumer_processor.audit.read import Subject, audit
 from eventconsumer_processor.source.hub import Hub
+from eventconsumer_processor.source.schema import arrow_schema
 from eventconsumer_storage.blobs import BlobStore
 from tests.support.fakes.blobs import FakeBlobStore
 
@@ -248,22 +250,9 @@ def parquet(partition: str, rows: Sequence[int], *, epoch: int = 1, dropped: Seq
 
 @cache
 def _parquet(partition: str, rows: tuple[int, ...], epoch: int, dropped: tuple[int, ...]) -> bytes:
-    count = len(rows)
-    text = pa.nulls(count, pa.string())
-    pairs = pa.nulls(count, pa.map_(pa.string(), pa.string()))
-    columns = {
-        "sequence_number": pa.array(rows, pa.int64()),
-        "offset": text,
-        "enqueued_time": pa.nulls(count, pa.timestamp("us", tz="UTC")),
-        "partition_key": text,
-        "partition_id": pa.array([partition] * count, pa.string()),
-        "body": pa.nulls(count, pa.binary()),
-        "properties": pairs,
-        "system_properties": pairs,
-        "content_type": text,
-        "message_id": text,
-        "correlation_id": text,
-    }
+    columns = {field.name: pa.nulls(len(rows), field.type) for field in arrow_schema(COLUMNS)}
+    columns["sequence_number"] = pa.array(rows, pa.int64())
+    columns["partition_id"] = pa.array([partition] * len(rows), pa.string())
     facts = _covered(rows, dropped) | {"epoch": str(epoch)}
     table = pa.table(columns).replace_schema_metadata({f"eventconsumer.{key}": facts[key] for key in facts})
     out = io.BytesIO()

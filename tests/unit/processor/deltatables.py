@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from eventconsumer_api.file_columns import COLUMNS, delta_schema
 from tests.unit.processor.auditing import CHAIN, ERA, World, sample
 
 Action = dict[str, Any]
@@ -22,21 +23,6 @@ NEWER: Action = {
         "writerFeatures": FEATURES,
     }
 }
-_MAP = {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True}
-COLUMNS = {
-    "sequence_number": "long",
-    "offset": "string",
-    "enqueued_time": "timestamp",
-    "partition_key": "string",
-    "partition_id": "string",
-    "body": "binary",
-    "properties": _MAP,
-    "system_properties": _MAP,
-    "content_type": "string",
-    "message_id": "string",
-    "correlation_id": "string",
-}
-FIELDS = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in COLUMNS.items()]
 VECTOR = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4, "sizeInBytes": 40}
 
 
@@ -46,7 +32,7 @@ def metadata(**properties: str) -> Action:
         "metaData": {
             "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
             "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps({"type": "struct", "fields": FIELDS}),
+            "schemaString": json.dumps(delta_schema(COLUMNS)),
             "partitionColumns": [],
             "configuration": {"delta.deletedFileRetentionDuration": "interval 36500 days"} | properties,
         }

@@ -181,22 +181,23 @@ def _batch(sizes: Any, memory: pa.Buffer) -> EventBatch:
     offset, key, body, content_type, message_id, correlation_id, *entries = texts
     properties, kinds = _maps(rows, *entries[:2], *regions[-4:-2])
     system, system_kinds = _maps(rows, *entries[2:], *regions[-2:])
-    arrays = [
-        _array(_INTEGER, rows, [None, numbers], 0),
-        offset,
-        _array(_TIME, rows, [None, times], 0),
-        key,
-        body,
-        properties,
-        system,
-        content_type,
-        message_id,
-        correlation_id,
-        kinds,
-        system_kinds,
-        _array(_INTEGER, rows, [None, lengths], 0),
-    ]
-    return EventBatch(pa.RecordBatch.from_arrays(arrays, schema=COLUMNS))
+    return EventBatch.of_columns(
+        {
+            "sequence_number": _array(_INTEGER, rows, [None, numbers], 0),
+            "offset": offset,
+            "enqueued_time": _array(_TIME, rows, [None, times], 0),
+            "partition_key": key,
+            "body": body,
+            "properties": properties,
+            "system_properties": system,
+            "content_type": content_type,
+            "message_id": message_id,
+            "correlation_id": correlation_id,
+            "property_kinds": kinds,
+            "system_property_kinds": system_kinds,
+            "size": _array(_INTEGER, rows, [None, lengths], 0),
+        }
+    )
 
 
 def _maps(

@@ -13,15 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from eventconsumer_api import file_columns
 from eventconsumer_api.v1alpha1 import HandlerMode
-from eventconsumer_processor.source.batch import COLUMNS, EventBatch, sizes_of
+from eventconsumer_processor.source.batch import COLUMNS, KINDS, EventBatch
 from eventconsumer_processor.source.rows import Kind
 
 NUMBER = "sequence_number"
-CHANGEABLE = (
-    "partition_key", "body", "properties", "system_properties", "content_type", "message_id", "correlation_id",
-)  # fmt: skip
-_KINDS = {"properties": "property_kinds", "system_properties": "system_property_kinds"}
+CHANGEABLE = tuple(each.name for each in file_columns.COLUMNS if each.replaceable)
+FIXED = {each.name for each in file_columns.COLUMNS if not each.replaceable} - {NUMBER}
 _TEXT = (pa.string(), pa.large_string(), pa.string_view())
 _BYTES = (pa.binary(), pa.large_binary(), pa.binary_view())
 _TAKEN = {pa.string(): (*_TEXT,), pa.binary(): (*_BYTES, *_TEXT)}  # types that are converted without loss
@@ -76,7 +75,7 @@ def _check_names(names: list[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InvalidRows(f"the returned table has column {name} {names.count(name)} times: rename or remove one")
-        if name in {"offset", "enqueued_time", "partition_id"}:
+        if name in FIXED:
             raise InvalidRows(f"column {name} of a row is always that of its event: remove it from the returned table")
         if name != NUMBER and name not in CHANGEABLE:
             raise InvalidRows(
@@ -119,7 +118,7 @@ def _typed(table: pa.Table, name: str, wanted: pa.DataType) -> pa.Array:
     given = column.type
     if given != wanted:
         if not pa.types.is_null(given) and given not in _TAKEN.get(wanted, ()):
-            remedy = _REMEDIES.get("properties" if name in _KINDS else name, f"pa.array(values, pa.{wanted}())")
+            remedy = _REMEDIES.get("properties" if name in KINDS else name, f"pa.array(values, pa.{wanted}())")
             raise InvalidRows(f"column {name} must have the type {wanted}, but has {given}: build it with {remedy}")
         try:
             column = column.cast(wanted)
@@ -137,11 +136,10 @@ def _applied(events: EventBatch, kept: npt.NDArray[np.int64], changed: Mapping[s
     def own(name: str) -> pa.Array:
         return events.columns.column(name).take(kept_rows)
 
-    columns = {name: changed[name] if name in changed else own(name) for name in COLUMNS.names[:-1]}
-    for name in _KINDS.keys() & changed.keys():
-        columns[_KINDS[name]] = _kinds(changed[name], own(name), columns[_KINDS[name]])
-    arrays = list(columns.values())
-    return EventBatch(pa.RecordBatch.from_arrays([*arrays, sizes_of(arrays)], schema=COLUMNS), events.last_enqueued)
+    columns = {name: changed[name] if name in changed else own(name) for name in COLUMNS.names if name != "size"}
+    for name in KINDS.keys() & changed.keys():
+        columns[KINDS[name]] = _kinds(changed[name], own(name), columns[KINDS[name]])
+    return EventBatch.of_columns(columns, events.last_enqueued)
 
 
 def _kinds(properties: pa.MapArray, before: pa.MapArray, kinds: pa.ListArray) -> pa.ListArray:

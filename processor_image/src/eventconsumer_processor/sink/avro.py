@@ -4,9 +4,9 @@ The header is identical to Capture's: the codec `null` and the text of the schem
 the header and one empty block, has 508 bytes. The file contains no data of this project: the metadata of the slot is in
 the metadata of the blob.
 
-Fields that Capture's schema lacks are system properties under their AMQP names: x-opt-partition-key, message-id,
-correlation-id, content-type, and x-opt-enqueued-time with the milliseconds that EnqueuedTimeUtc lacks. Integers of 64
-bits are `long`, floating point numbers `double`, binaries `bytes`; all other types are the text of `source.columns`.
+Columns that Capture's schema lacks are system properties under their AMQP names, also x-opt-enqueued-time with the
+milliseconds that EnqueuedTimeUtc lacks. Integers of 64 bits are `long`, floating point numbers `double`, binaries
+`bytes`; all other types are the text of `source.columns`.
 Encoding is pure and takes CPU time: consume the blocks in a thread.
 """
 
@@ -20,17 +20,21 @@ from itertools import chain
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 
-from eventconsumer_api.capture import AMQP_FIELDS, AVRO_SCHEMA
+from eventconsumer_api.capture import AMQP_FIELDS, AVRO_SCHEMA, own_properties
+from eventconsumer_api.file_columns import COLUMNS
 from eventconsumer_processor.sink.content import BlockWriter
 from eventconsumer_processor.sink.row_chunks import groups
 from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.rows import EventRows, FlatMap, Kind
+from eventconsumer_processor.source.rows import FlatMap, Kind
 
 AVRO_BLOCK_BYTES = 1024**2  # of records in a block, and of events that are converted to rows at a time
 SYNC_BYTES = 16
 _PARSED = fastavro.parse_schema(json.loads(AVRO_SCHEMA))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIELDS = {each.avro_field: each.name for each in COLUMNS if each.avro_field}
+_SYSTEM = {name: each.name for name, each in own_properties(COLUMNS).items()}
 _AMQP_NAMES = {name.replace("-", "_"): name for name in AMQP_FIELDS}
 
 
@@ -47,7 +51,7 @@ def encode(batches: Iterable[EventBatch], partition: str, facts: Mapping[str, st
     blocks.write(header(sync))
     records, count = io.BytesIO(), 0
     for chunk in chain.from_iterable(groups(batches, AVRO_BLOCK_BYTES)):
-        for record in _records(chunk.rows()):
+        for record in _records(chunk):
             fastavro.schemaless_writer(records, _PARSED, record)
             count += 1
             if records.tell() >= AVRO_BLOCK_BYTES:
@@ -80,29 +84,26 @@ def enqueued_time(milliseconds: int) -> str:
     return f"{time.month}/{time.day}/{time.year} {hour}:{time.minute:02d}:{time.second:02d} {half}"
 
 
-def _records(rows: EventRows) -> Iterator[dict[str, Any]]:
-    properties, system = _maps(rows.properties), _maps(rows.system_properties)
-    for row, number in enumerate(rows.sequence_numbers):
-        yield {
-            "SequenceNumber": number,
-            "Offset": rows.offsets[row],
-            "EnqueuedTimeUtc": enqueued_time(rows.enqueued_ms[row]),
-            "SystemProperties": _system(rows, row, next(system)),
-            "Properties": next(properties),
-            "Body": rows.bodies[row],
-        }
-
-
-def _system(rows: EventRows, row: int, found: dict[str, Any]) -> dict[str, Any]:
-    own = {
-        "x-opt-enqueued-time": rows.enqueued_ms[row],
-        "x-opt-partition-key": rows.partition_keys[row],
-        "message-id": rows.message_ids[row],
-        "correlation-id": rows.correlation_ids[row],
-        "content-type": rows.content_types[row],
+def _records(batch: EventBatch) -> Iterator[dict[str, Any]]:
+    own = zip(*(_values(batch, name) for name in _SYSTEM.values()), strict=True)
+    made: dict[str, Iterable[Any]] = {
+        "enqueued_time": map(enqueued_time, _values(batch, "enqueued_time")),
+        "properties": _maps(batch.maps("properties")),
+        "system_properties": map(_system, _maps(batch.maps("system_properties")), own),
     }
+    columns = [made[name] if name in made else _values(batch, name) for name in _FIELDS.values()]
+    return (dict(zip(_FIELDS, values, strict=True)) for values in zip(*columns, strict=True))
+
+
+def _system(found: dict[str, Any], own: tuple[Any, ...]) -> dict[str, Any]:
     named = {_AMQP_NAMES.get(key, key): "null" if value is None else value for key, value in found.items()}
-    return named | {key: value for key, value in own.items() if value is not None}
+    return named | {key: value for key, value in zip(_SYSTEM, own, strict=True) if value is not None}
+
+
+def _values(batch: EventBatch, name: str) -> list[Any]:
+    """The values of a column; times as milliseconds since 1970, UTC."""
+    column = batch.columns.column(name)
+    return (column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()  # type: ignore[no-any-return]
 
 
 def _maps(column: FlatMap) -> Iterator[dict[str, Any]]:

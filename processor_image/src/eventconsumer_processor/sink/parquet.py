@@ -1,9 +1,9 @@
 """Encodes events as a Parquet file.
 
-The columns and their order are fixed (`SCHEMA`); rows are in sequence order. The key/value metadata of the file repeats
-the metadata of the slot, so that a file identifies its place in the chain. Row groups are encoded one after another and
-returned in blocks, so encoding needs memory for one row group, for any size of the file. Encoding is pure and takes CPU
-time: consume the blocks in a thread.
+The columns and their order are those of `file_columns`; rows are in sequence order. The key/value metadata of the file
+repeats the metadata of the slot, so that a file identifies its place in the chain. Row groups are encoded one after
+another and returned in blocks, so encoding needs memory for one row group, for any size of the file. Encoding is pure
+and takes CPU time: consume the blocks in a thread.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,25 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from eventconsumer_api.file_columns import COLUMNS
 from eventconsumer_processor.sink.content import BlockWriter
 from eventconsumer_processor.sink.row_chunks import groups
 from eventconsumer_processor.source.batch import EventBatch
+from eventconsumer_processor.source.schema import arrow_schema
 
-SCHEMA = pa.schema(
-    [
-        ("sequence_number", pa.int64()),
-        ("offset", pa.string()),
-        ("enqueued_time", pa.timestamp("us", tz="UTC")),
-        ("partition_key", pa.string()),
-        ("partition_id", pa.string()),
-        ("body", pa.binary()),
-        ("properties", pa.map_(pa.string(), pa.string())),
-        ("system_properties", pa.map_(pa.string(), pa.string())),
-        ("content_type", pa.string()),
-        ("message_id", pa.string()),
-        ("correlation_id", pa.string()),
-    ]
-)
+SCHEMA = arrow_schema(COLUMNS)
 ZSTD_LEVEL = 1
 ROW_GROUP_BYTES = 32 * 1024**2  # of events, before compression
 PAGE_BYTES = 1024**2  # of events, before compression
@@ -77,7 +65,7 @@ def _rows_at_a_time(batches: Sequence[EventBatch]) -> int:
 def _table(batches: Sequence[EventBatch], partition: str) -> pa.Table:
     """The columns of the file, which share the memory of the events."""
     table = pa.Table.from_batches([batch.columns for batch in batches])
-    ids = pa.repeat(pa.scalar(partition, pa.string()), table.num_rows)
-    columns = [ids if name == "partition_id" else table.column(name) for name in SCHEMA.names]
-    columns[2] = columns[2].cast(SCHEMA.field(2).type)
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
+    columns = {name: table.column(name) for name in SCHEMA.names if name != "partition_id"}
+    columns["partition_id"] = pa.repeat(pa.scalar(partition, pa.string()), table.num_rows)
+    columns["enqueued_time"] = columns["enqueued_time"].cast(SCHEMA.field("enqueued_time").type)
+    return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)

@@ -5,7 +5,7 @@ for every receiver, and a slice shares the memory of its batch. Code that needs 
 deliver an event again; `rising` and `after` drop the repeated events.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,27 +13,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eventconsumer_api import file_columns
 from eventconsumer_api.capture import UNDECODED
 from eventconsumer_processor.source.lastenqueued import LastEnqueued
 from eventconsumer_processor.source.rows import EVENT_OVERHEAD_BYTES, EventRows, FlatMap
+from eventconsumer_processor.source.schema import arrow_schema
 
+KINDS = {"properties": "property_kinds", "system_properties": "system_property_kinds"}
+"""Column of maps -> column of a `rows.Kind` per value."""
 COLUMNS = pa.schema(
     [
-        ("sequence_number", pa.int64()),
-        ("offset", pa.string()),
-        ("enqueued_time", pa.timestamp("ms", tz="UTC")),
-        ("partition_key", pa.string()),
-        ("body", pa.binary()),  # null: the message has no body
-        ("properties", pa.map_(pa.string(), pa.string())),
-        ("system_properties", pa.map_(pa.string(), pa.string())),
-        ("content_type", pa.string()),
-        ("message_id", pa.string()),
-        ("correlation_id", pa.string()),
-        ("property_kinds", pa.list_(pa.uint8())),  # a `rows.Kind` per value
-        ("system_property_kinds", pa.list_(pa.uint8())),
-        ("size", pa.int64()),  # bytes of body, key and properties, plus the overhead
+        *arrow_schema((each for each in file_columns.COLUMNS if each.name != "partition_id"), unit="ms"),
+        *(pa.field(name, pa.list_(pa.uint8())) for name in KINDS.values()),
+        pa.field("size", pa.int64()),  # bytes of body, key and properties, plus the overhead
     ]
 )
+"""The columns of a file, but for its partition, and what files do not contain."""
 
 
 class EventBatch:
@@ -51,23 +46,29 @@ class EventBatch:
     def __init__(self, columns: pa.RecordBatch, last_enqueued: LastEnqueued | None = None) -> None:
         self.columns = columns
         self.last_enqueued = last_enqueued
-        self.numbers: npt.NDArray[np.int64] = columns.column(0).to_numpy()
-        self.sizes: npt.NDArray[np.int64] = columns.column(12).to_numpy()
+        self.numbers: npt.NDArray[np.int64] = columns.column("sequence_number").to_numpy()
+        self.sizes: npt.NDArray[np.int64] = columns.column("size").to_numpy()
 
     @classmethod
     def of(cls, rows: EventRows) -> "EventBatch":
         """Create a batch from rows."""
-        properties, system = rows.properties, rows.system_properties
-        columns: list[Any] = [
-            rows.sequence_numbers, rows.offsets, rows.enqueued_ms, rows.partition_keys, rows.bodies,
-            _map(properties), _map(system), rows.content_types, rows.message_ids, rows.correlation_ids,
-            _kinds(properties), _kinds(system),
-        ]  # fmt: skip
-        arrays = [
-            column if isinstance(column, pa.Array) else pa.array(column, kind)
-            for column, kind in zip(columns, COLUMNS.types[:-1], strict=True)
-        ]
-        return cls(pa.RecordBatch.from_arrays([*arrays, sizes_of(arrays)], schema=COLUMNS))
+        return cls.of_columns(columns_of(rows))
+
+    @classmethod
+    def of_columns(cls, values: Mapping[str, Any], last_enqueued: LastEnqueued | None = None) -> "EventBatch":
+        """Create a batch from columns.
+
+        Args:
+            values: An array, no slice of another one, or a list for each column; the size may be absent.
+            last_enqueued: Runtime metrics.
+        """
+        fields = (field for field in COLUMNS if field.name != "size" or "size" in values)
+        arrays = {
+            field.name: column if isinstance(column := values[field.name], pa.Array) else pa.array(column, field.type)
+            for field in fields
+        }
+        arrays.setdefault("size", sizes_of(arrays))
+        return cls(pa.RecordBatch.from_arrays(list(arrays.values()), schema=COLUMNS), last_enqueued)
 
     @classmethod
     def joined(cls, batches: "Sequence[EventBatch]") -> "EventBatch":
@@ -89,9 +90,21 @@ class EventBatch:
             time.view(pa.int64()).to_pylist(),
             key.to_pylist(),
             body.to_pylist(),
-            _flat(self.columns.column("properties"), self.columns.column("property_kinds")),
-            _flat(self.columns.column("system_properties"), self.columns.column("system_property_kinds")),
+            self.maps("properties"),
+            self.maps("system_properties"),
             *own,
+        )
+
+    def maps(self, name: str) -> FlatMap:
+        """A column of maps, with the kinds of the values."""
+        maps, kinds = self.columns.column(name), self.columns.column(KINDS[name])
+        ends = maps.offsets.to_numpy()
+        base, count = int(ends[0]), int(ends[-1] - ends[0])
+        return FlatMap(
+            (ends[1:] - base).tolist(),
+            maps.keys.slice(base, count).to_pylist(),
+            maps.items.slice(base, count).to_pylist(),
+            bytearray(kinds.flatten().to_numpy()),
         )
 
     def __len__(self) -> int:
@@ -165,11 +178,28 @@ class EventBatch:
         return self.slice(start, len(self)) if start else self
 
 
-def sizes_of(columns: Sequence[pa.Array]) -> pa.Int64Array:
+def columns_of(rows: EventRows) -> dict[str, Any]:
+    """The columns of rows by name, for `EventBatch.of_columns`."""
+    return {
+        "sequence_number": rows.sequence_numbers,
+        "offset": rows.offsets,
+        "enqueued_time": rows.enqueued_ms,
+        "partition_key": rows.partition_keys,
+        "body": rows.bodies,
+        "properties": _map(rows.properties),
+        "system_properties": _map(rows.system_properties),
+        "content_type": rows.content_types,
+        "message_id": rows.message_ids,
+        "correlation_id": rows.correlation_ids,
+        "property_kinds": _kinds(rows.properties),
+        "system_property_kinds": _kinds(rows.system_properties),
+    }
+
+
+def sizes_of(columns: Mapping[str, pa.Array]) -> pa.Int64Array:
     """Bytes of each event's body, key and properties, plus the overhead; the columns must not be slices."""
-    _, _, _, key, body, properties, system, *_ = columns
-    sizes = EVENT_OVERHEAD_BYTES + np.diff(_ends(body)) + np.diff(_ends(key))
-    for maps in (properties, system):
+    sizes = EVENT_OVERHEAD_BYTES + np.diff(_ends(columns["body"])) + np.diff(_ends(columns["partition_key"]))
+    for maps in (columns[name] for name in KINDS):
         at = _ends(maps)
         for texts in (maps.keys, maps.items):
             sizes += np.diff(_ends(texts)[at])
@@ -192,14 +222,3 @@ def _map(column: FlatMap) -> pa.MapArray:
 def _kinds(column: FlatMap) -> pa.ListArray:
     kinds = np.frombuffer(column.kinds or bytes(len(column.values)), np.uint8)
     return pa.ListArray.from_arrays(pa.array([0, *column.ends], pa.int32()), pa.array(kinds))
-
-
-def _flat(maps: pa.MapArray, kinds: pa.ListArray) -> FlatMap:
-    ends = maps.offsets.to_numpy()
-    base, count = int(ends[0]), int(ends[-1] - ends[0])
-    return FlatMap(
-        (ends[1:] - base).tolist(),
-        maps.keys.slice(base, count).to_pylist(),
-        maps.items.slice(base, count).to_pylist(),
-        bytearray(kinds.flatten().to_numpy()),
-    )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from eventconsumer_api.file_columns import COLUMNS, delta_schema
 from eventconsumer_processor import deltaprotocol
 from eventconsumer_processor.sink.slots import Slot
 
@@ -32,23 +33,6 @@ ENGINE = "EventConsumer"
 _FOREVER = "interval 36500 days"
 MOST_TRANSACTIONS = 100_000  # applications in the state: 2,000 partitions in each of 50 segments
 
-COLUMNS: tuple[tuple[str, Any], ...] = (
-    ("sequence_number", "long"),
-    ("offset", "string"),
-    ("enqueued_time", "timestamp"),
-    ("partition_key", "string"),
-    ("partition_id", "string"),
-    ("body", "binary"),
-    *(
-        (name, {"type": "map", "keyType": "string", "valueType": "string", "valueContainsNull": True})
-        for name in ("properties", "system_properties")
-    ),
-    ("content_type", "string"),
-    ("message_id", "string"),
-    ("correlation_id", "string"),
-)
-"""The columns of the files (`sink.parquet.SCHEMA`) as types of Delta."""
-
 PROPERTIES: Mapping[str, str] = {
     # VACUUM deletes files that the table does not use any more, after this time. It must not delete a file of the
     # chain: its name could be written again. Spark and delta-rs refuse a shorter time in the command.
@@ -57,7 +41,7 @@ PROPERTIES: Mapping[str, str] = {
     # this is the time for which it may stop.
     "delta.logRetentionDuration": "interval 7 days",
     "delta.checkpointInterval": "100",  # of other writers; the default of 10 is for large commits
-    "delta.dataSkippingStatsColumns": "sequence_number,enqueued_time,partition_id",  # of other writers
+    "delta.dataSkippingStatsColumns": ",".join(each.name for each in COLUMNS if each.statistics),  # of other writers
 }
 """Properties of a new table."""
 
@@ -218,7 +202,6 @@ def duration(text: str) -> timedelta | None:
 
 def new_table(table_id: str, now: datetime) -> bytes:
     """Version 0: an empty table with the columns of the files, which every reader of Delta can read."""
-    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in COLUMNS]
     return _lines(
         [
             _commit_info(now, "CREATE TABLE", {}),
@@ -227,7 +210,7 @@ def new_table(table_id: str, now: datetime) -> bytes:
                 "metaData": {
                     "id": table_id,
                     "format": {"provider": "parquet", "options": {}},
-                    "schemaString": json.dumps({"type": "struct", "fields": fields}, separators=(",", ":")),
+                    "schemaString": json.dumps(delta_schema(COLUMNS), separators=(",", ":")),
                     "partitionColumns": [],
                     "configuration": dict(PROPERTIES),
                     "createdTime": _milliseconds(now),

@@ -6,18 +6,20 @@ columns, and typed values to the text of Parquet files: text unchanged, other va
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from eventconsumer_api.batch import BatchFile
-from eventconsumer_api.capture import AMQP_FIELDS
+from eventconsumer_api.capture import AMQP_FIELDS, PROPERTY_TYPES, own_properties
+from eventconsumer_api.file_columns import COLUMNS
+from eventconsumer_api.file_columns import Column as FileColumn
 from eventconsumer_spark.errors import ManifestError
 
 _PARTITION = r"/(?:partition=([^/=]+)/from=\d+|([^/=]+)/\d{4}/\d\d/\d\d/\d\d/\d\d/\d\d)\.avro$"
-_OWN_COLUMNS = ("x-opt-enqueued-time", "x-opt-partition-key", "message-id", "correlation-id", "content-type")
+_MEMBERS = ("long", "double", "string", "bytes")  # of the union of values, as Spark numbers them
 
 
 def partition_of(path: str) -> str | None:
@@ -40,31 +42,40 @@ def check_names(files: Iterable[BatchFile]) -> None:
             )
 
 
-def as_events(records: DataFrame) -> DataFrame:
-    """Records of Capture's schema, with the columns of `reading.EVENT_SCHEMA`."""
-    system = F.col("SystemProperties")
-    path = F.col("_metadata.file_path")
-    # Only the second has milliseconds; files of Capture itself lack it.
-    seconds = F.to_timestamp(F.concat("EnqueuedTimeUtc", F.lit(" +00:00")), "M/d/yyyy h:mm:ss a XXX")
-    return records.select(
-        F.col("SequenceNumber").alias("sequence_number"),
-        F.col("Offset").alias("offset"),
-        F.coalesce(F.timestamp_millis(system["x-opt-enqueued-time"]["member0"]), seconds).alias("enqueued_time"),
-        _text(system["x-opt-partition-key"]).alias("partition_key"),
-        F.coalesce(*(F.nullif(F.regexp_extract(path, _PARTITION, group), F.lit("")) for group in (1, 2))).alias(
-            "partition_id"
-        ),
-        F.col("Body").alias("body"),
-        _values_as_text(F.col("Properties")).alias("properties"),
-        _system(system).alias("system_properties"),
-        _text(system["content-type"]).alias("content_type"),
-        _text(system["message-id"]).alias("message_id"),
-        _text(system["correlation-id"]).alias("correlation_id"),
-    )
+def as_events(records: DataFrame, columns: Sequence[FileColumn] = COLUMNS) -> DataFrame:
+    """Records of Capture's schema, with the columns of drained Parquet files."""
+    own = [*own_properties(columns)]
+    return records.select(*(_value(each, own).alias(each.name) for each in columns))
 
 
-def _system(system: Column) -> Column:
-    others = F.map_filter(system, lambda key, _: ~key.isin(*_OWN_COLUMNS))
+def _value(column: FileColumn, own: Sequence[str]) -> Column:
+    """The value of a column; `own` are the system properties that are columns."""
+    field = F.col(column.avro_field)
+    match column.name:
+        case "partition_id":  # only the name of the file has it
+            path = F.col("_metadata.file_path")
+            return F.coalesce(*(F.nullif(F.regexp_extract(path, _PARTITION, group), F.lit("")) for group in (1, 2)))
+        case "enqueued_time":  # only the system property has milliseconds; files of Capture itself lack it
+            seconds = F.to_timestamp(F.concat(field, F.lit(" +00:00")), "M/d/yyyy h:mm:ss a XXX")
+            return F.coalesce(_property(column), seconds)
+        case "properties":
+            return _values_as_text(field)
+        case "system_properties":
+            return _system(field, own)
+    return field if column.avro_field else _property(column)
+
+
+def _property(column: FileColumn) -> Column:
+    """The value of a column that is a system property."""
+    value = F.col("SystemProperties")[column.system_property]
+    if column.type == "string":
+        return _text(value)
+    member = value[f"member{_MEMBERS.index(PROPERTY_TYPES[str(column.type)])}"]
+    return F.timestamp_millis(member) if column.type == "timestamp" else member
+
+
+def _system(system: Column, own: Sequence[str]) -> Column:
+    others = F.map_filter(system, lambda key, _: ~key.isin(*own))
     named = F.transform_keys(
         others, lambda key, _: F.when(key.isin(*AMQP_FIELDS), F.replace(key, F.lit("-"), F.lit("_"))).otherwise(key)
     )

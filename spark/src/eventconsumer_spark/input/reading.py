@@ -8,30 +8,17 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
-from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import StructType
 
 from eventconsumer_api.batch import BatchFile, BatchManifest
 from eventconsumer_api.capture import AVRO_SCHEMA
+from eventconsumer_api.file_columns import COLUMNS, delta_schema
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_spark.errors import CountMismatchError
 from eventconsumer_spark.input.capture import as_events, check_names
 from eventconsumer_spark.storage.abfs import AbfsFolder
 
-EVENT_SCHEMA = StructType(
-    [
-        StructField("sequence_number", LongType()),
-        StructField("offset", StringType()),
-        StructField("enqueued_time", TimestampType()),
-        StructField("partition_key", StringType()),
-        StructField("partition_id", StringType()),
-        StructField("body", BinaryType()),
-        StructField("properties", MapType(StringType(), StringType())),
-        StructField("system_properties", MapType(StringType(), StringType())),
-        StructField("content_type", StringType()),
-        StructField("message_id", StringType()),
-        StructField("correlation_id", StringType()),
-    ]
-)
+EVENT_SCHEMA = StructType.fromJson(delta_schema(COLUMNS))
 """Columns of drained files, in their order."""
 
 READER_BYTES = 32 * 1024**2

@@ -30,6 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import StructType
 
+from eventconsumer_api.file_columns import COLUMNS
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.output.folder import ROW_GROUP_BYTES
 from eventconsumer_spark.output.layout import SMALL, SmallFiles, worth_compacting
@@ -48,7 +49,7 @@ _CONFLICTS = (
     ProtocolChangedException,
 )
 _RECENT = 30  # Number of versions to read before all versions are read.
-_STATISTICS = ("sequence_number", "enqueued_time", "partition_id", "partition_key")
+_STATISTICS = (*(each.name for each in COLUMNS if each.statistics), "partition_key")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from eventconsumer_processor.sink.parquet import SCHEMA
 from eventconsumer_processor.sink.slots import Chain, EnqueuedRange
 from eventconsumer_processor.table import checkpoint
 from eventconsumer_processor.table.committer import Committer, Segment
-from eventconsumer_processor.table.delta import COLUMNS
 from eventconsumer_processor.table.log import TableLog
 from eventconsumer_storage.errors import StorageError, Unavailable
 from tests.support.confined import Here
@@ -138,13 +137,6 @@ def _dumped(store: FakeBlobStore, folder: Path) -> Path:
 
 def _read(root: Path) -> pa.Table:
     return DeltaTable(str(root)).to_pyarrow_table(columns=["partition_id", "sequence_number"])
-
-
-def test_the_columns_of_the_table_are_those_of_the_files() -> None:
-    kinds = {"long": pa.int64(), "string": pa.string(), "binary": pa.binary(), "timestamp": pa.timestamp("us", "UTC")}
-    found = [(name, kinds[kind] if isinstance(kind, str) else pa.map_(pa.string(), pa.string()))
-             for name, kind in COLUMNS]  # fmt: skip
-    assert found == [(field.name, field.type) for field in SCHEMA]
 
 
 async def test_delta_rs_reads_each_event_once_and_skips_files_by_their_statistics(tmp_path: Path) -> None:
