@@ -2,7 +2,8 @@
 
 The events that were read and the excluded ones must add up to the manifest's events, only files of the manifest may be
 excluded, and the running totals must add up. Records are added in order of their numbers, after all manifests. Absent
-fields of a record are not checked: programs of users may omit them.
+fields of a record have their defaults, which are not written; those of a record without a chain are not checked:
+programs of users may omit them.
 """
 
 import json
@@ -187,6 +188,8 @@ class CommitAudit:
 
 
 def _record(body: dict[str, Any]) -> _Record:
+    ours = {"bytes": 0, "ranges": {}, "totals": {}} if body.get("chain") else {}
+    body = ours | body
     totals = body.get("totals")
     return _Record(
         number=int(body["number"]),
@@ -196,7 +199,7 @@ def _record(body: dict[str, Any]) -> _Record:
         bytes=int(body["bytes"]) if "bytes" in body else None,
         ranges=ranges_digest(ranges_of(body["ranges"])) if "ranges" in body else None,
         left=_left(body["quarantine"]) if body.get("quarantine") is not None else None,
-        totals=tuple(int(totals[name]) for name in _TOTALS) if totals is not None else None,
+        totals=tuple(int(totals.get(name, 0)) for name in _TOTALS) if totals is not None else None,
     )
 
 
