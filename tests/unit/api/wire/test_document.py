@@ -184,6 +184,8 @@ def test_every_document_has_golden_ones() -> None:
         name for path in SOURCES for name in re.findall(r"class (\w+)\([^)]*WireDocument", path.read_text("utf-8"))
     }
     assert {model.__name__ for model in DOCUMENTS} == found, "add the class to tests/golden/documents.py: DOCUMENTS"
+    page = (ROOT / "docs/contributing/wire.md").read_text("utf-8")
+    assert [name for name in found if f"`{name}`" not in page] == [], "add it to the table of docs/contributing/wire.md"
 
 
 OTHERS = {
