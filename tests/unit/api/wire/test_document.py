@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[4]
 SOURCES = [path for path in ROOT.glob("*/src/**/*.py") if "local" not in path.parts]
 NEWEST = versions()[-1]
 REFUSED = {model.__name__ for model in DOCUMENTS if model.model_config["extra"] == "forbid"}
-UNKNOWN = "burst"
+UNKNOWN = "ofALaterVersion"
 EACH = pytest.mark.parametrize("model", DOCUMENTS, ids=kind)
 EACH_VERSION = pytest.mark.parametrize("version", versions(), ids=lambda version: version.name)
 
@@ -116,7 +116,7 @@ def test_requests_that_decide_what_is_written_are_refused_and_all_others_toleran
 class NewerProcessing(Processing):
     """As a developer adds a field to the spec."""
 
-    burst: Annotated[int, Since("9.9.0")] = 1
+    later: Annotated[int, Since("9.9.0")] = 1
 
 
 class NewerHostConfig(HostConfig):
@@ -135,13 +135,13 @@ def test_a_new_optional_field_changes_no_digest_and_no_document_where_it_is_not_
     assert HostConfig.model_validate_json(new.to_json()) == old
 
 
-@pytest.mark.parametrize("used", [{"calm": True}, {"processing": {"burst": 2}}])
+@pytest.mark.parametrize("used", [{"calm": True}, {"processing": {"later": 2}}])
 def test_an_older_host_refuses_a_new_field_only_where_it_is_used(used: dict[str, Any]) -> None:
     text = json.loads(golden(HostConfig, NEWEST, "minimal")) | used
     new = NewerHostConfig.model_validate(text)
     with pytest.raises(ValidationError) as caught:
         HostConfig.model_validate_json(new.to_json())
-    name = "calm" if "calm" in used else "processing.burst"
+    name = "calm" if "calm" in used else "processing.later"
     assert misfit(caught.value).startswith(f"{name}: this version does not know the field: ")
 
 
