@@ -214,7 +214,8 @@ def _at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:
 
 def _value(name: str, field: FieldInfo, version: Version, *, full: bool) -> Any:
     """The first candidate that is valid and, in a full document, is not the default."""
-    adapter: TypeAdapter[Any] = TypeAdapter(Annotated[field.annotation, None, *field.metadata])
+    annotation: Any = Annotated[field.annotation, None, *field.metadata]
+    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
     default = None if field.is_required() else field.get_default(call_default_factory=True)
     last = None
     for each in _candidates(field.annotation, name, version, full=full):

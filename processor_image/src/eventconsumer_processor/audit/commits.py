@@ -43,6 +43,9 @@ def ranges_digest(ranges: Ranges) -> int:
     return digest(json.dumps(sorted(ranges.items())))
 
 
+_DEFAULTS: dict[str, Any] = {"bytes": 0, "ranges": {}, "totals": {}}
+
+
 @dataclass(frozen=True, slots=True)
 class _Left:
     """Files and events that a batch excluded."""
@@ -188,8 +191,8 @@ class CommitAudit:
 
 
 def _record(body: dict[str, Any]) -> _Record:
-    ours = {"bytes": 0, "ranges": {}, "totals": {}} if body.get("chain") else {}
-    body = ours | body
+    if body.get("chain"):
+        body = _DEFAULTS | body
     totals = body.get("totals")
     return _Record(
         number=int(body["number"]),
