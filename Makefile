@@ -76,6 +76,10 @@ crds: env ## Generate the CRD, its reference page and its copies from the models
 	@$(PY) -m eventconsumer_api.reference > docs/reference/eventconsumer.md
 	@$(MAKE) -s chart
 
+.PHONY: golden
+golden: env ## Write the documents of the version that is not released yet (tests/golden)
+	@$(PY) -m tests.golden
+
 .PHONY: reference
 reference: env ## Generate all reference pages from the code, and the README's figures
 	@mkdir -p build

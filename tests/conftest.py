@@ -38,7 +38,7 @@ ALLOWED_SKIPS = {
     "the local cluster needs root, too",
     "a cluster runs on this machine; these tests would end it (`make demo-down` first)",
     "the pods' processes are not on this machine",
-    "no tag v* below this commit, so there is no release to upgrade from; UPGRADE_FROM=<commit> names one",
+    "no version is released yet, so there is none to upgrade from; UPGRADE_FROM=<commit> names one",
     # no registry that `make test` uses has it; the test beside it verifies the same files with OpenSSL
     "cosign is not installed",
 }

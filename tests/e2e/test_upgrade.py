@@ -1,8 +1,11 @@
 """From the previous release to this tree, and back, under constant load: each event is in one file.
 
-The previous release is the latest tag `v*` below this commit; UPGRADE_FROM names another commit. Its images are built
-from a clone of it by its own builder, and its own chart installs it. A cluster has only one operator and one definition
-of the resource, so the installation of an earlier test is removed first.
+The operator is upgraded and rolled back alone first: hosts of the other release read its configuration and do not
+restart. Then the hosts follow.
+
+The previous release is the newest one in tests/golden/versions.txt; UPGRADE_FROM names another commit. Its images are
+built from a clone of it by its own builder, and its own chart installs it. A cluster has only one operator and one
+definition of the resource, so the installation of an earlier test is removed first.
 """
 
 import json
@@ -66,10 +69,19 @@ class Release:
         local_cluster(root, "build", *names)
         return cls(root, json.loads(local_cluster(root, "images", *names)))
 
-    def install(self, cluster: Cluster) -> None:
-        """Install or upgrade as in docs/upgrade.md."""
+    def install(self, cluster: Cluster, hosts: "Release | None" = None) -> None:
+        """Install or upgrade as in docs/how-to/upgrade.md.
+
+        Args:
+            cluster: The cluster.
+            hosts: The release whose image the hosts have; None: this one.
+        """
         # The chart requires an image of Spark; these consumers run no batches, so it is never pulled.
-        given = self.images | {"spark": "localhost/eventconsumer/spark:unused"}
+        given = {
+            "operator": self.images["operator"],
+            "processor": (hosts or self).images["processor"],
+            "spark": "localhost/eventconsumer/spark:unused",
+        }
         images = [word for name, image in given.items() for word in ("--set-string", f"image.{name}={image}")]
         cluster.helm(
             "upgrade", "--install", run.RELEASE, str(self.root / "helm/eventconsumer"), "--reset-then-reuse-values",
@@ -116,17 +128,59 @@ class Stage:
         self.settle(release)
         return self.readers.longest()
 
+    def change_operator(self, release: Release, hosts_of: Release) -> float:
+        """Move the operator alone to another release; returns as `change`. No host restarts, and draining goes on."""
+        before = fleet(self.cluster)
+        time.sleep(LOAD_SECONDS)
+        self.readers.begin()
+        release.install(self.cluster, hosts=hosts_of)
+        until(lambda: operators(self.cluster) == [release.images["operator"]], "the other operator runs, alone")
+        # A field that hosts do not use: the operator has reconciled when it has observed this generation.
+        generation = self.cluster.get("eventconsumer", NAME)["metadata"]["generation"]
+        changed = {"spec": {"spark": {"enabled": False, "timeoutSeconds": 60 + generation}}}
+        self.cluster.kubectl("patch", "eventconsumer", NAME, "--type=merge", "-p", json.dumps(changed))
+        until(lambda: observed(self.cluster), "the other operator has reconciled")
+        sent = self.publisher.sent
+        until(lambda: self.drained() > sent, "events of the time after that are in files")
+        assert fleet(self.cluster) == before, "hosts restarted, or will: the template of their pods changed"
+        return self.readers.longest()
+
+    def drained(self) -> int:
+        """Events in files."""
+        return int(self.cluster.get("eventconsumer", NAME).get("status", {}).get("drained", {}).get("events", 0))
+
     def all_drained(self) -> bool:
         """Whether all published events are in files."""
         with self.publisher.turn:
-            drained = self.cluster.get("eventconsumer", NAME).get("status", {}).get("drained", {}).get("events")
-            return bool(drained == self.publisher.sent)
+            return self.drained() == self.publisher.sent
 
 
 def hosts(cluster: Cluster) -> list[dict[str, Any]]:
     """The host pods of the consumer."""
     found: list[dict[str, Any]] = cluster.get("pods", "-l", f"eventconsumer.io/consumer={NAME}")["items"]
     return found
+
+
+def fleet(cluster: Cluster) -> dict[str, Any]:
+    """The template of the hosts, and the pods that were made from it."""
+    found = cluster.get("statefulset", f"{NAME}-host")
+    pods = {
+        pod["metadata"]["name"]: (pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"])
+        for pod in hosts(cluster)
+    }
+    return {"template": found["spec"]["template"], "revision": found["status"]["updateRevision"], "pods": pods}
+
+
+def operators(cluster: Cluster) -> list[str]:
+    """Images of the operator's pods."""
+    pods = cluster.get("pods", "-l", "app.kubernetes.io/component=operator")["items"]
+    return [pod["spec"]["containers"][0]["image"] for pod in pods]
+
+
+def observed(cluster: Cluster) -> bool:
+    """Whether the operator has reconciled the present spec."""
+    resource = cluster.get("eventconsumer", NAME)
+    return bool(resource["status"]["observedGeneration"] == resource["metadata"]["generation"])
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +238,11 @@ def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found", timeout=300)
 
 
+def test_an_upgrade_of_the_operator_alone_restarts_no_host(stage: Stage) -> None:
+    unread = stage.change_operator(stage.new, hosts_of=stage.old)
+    print(f"operator upgraded from {previous()}: unread for {unread:.1f} s at most")
+
+
 def test_an_upgrade_while_draining_restarts_no_host_twice_and_settles(stage: Stage) -> None:
     unread = stage.change(stage.new)
     print(f"upgrade from {previous()}: unread for {unread:.1f} s at most")
@@ -191,6 +250,11 @@ def test_an_upgrade_while_draining_restarts_no_host_twice_and_settles(stage: Sta
     assert operator["image"] == stage.new.images["operator"]
     assert not [pod for pod in hosts(stage.cluster) if pod["status"]["containerStatuses"][0]["restartCount"]]
     until(lambda: ready(stage.cluster), "the consumer is Ready")
+
+
+def test_a_rollback_of_the_operator_alone_restarts_no_host(stage: Stage) -> None:
+    unread = stage.change_operator(stage.old, hosts_of=stage.new)
+    print(f"operator rolled back to {previous()}: unread for {unread:.1f} s at most")
 
 
 def test_a_rollback_too(stage: Stage) -> None:

@@ -19,13 +19,14 @@ from datetime import datetime
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
-from pydantic import AwareDatetime, FailFast, Field, ValidationError
+from pydantic import AwareDatetime, ConfigDict, FailFast, Field, ValidationError
 
 from eventconsumer_api.endpoints import AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_api.model import Model, Report
-from eventconsumer_api.spark import IN_FLIGHT_MAX, Output
+from eventconsumer_api.spark import IN_FLIGHT_MAX, Output, Registry
 from eventconsumer_api.v1alpha1 import FileFormat
+from eventconsumer_api.wire.document import WireDocument
 
 
 class BatchFile(Report):
@@ -60,7 +61,7 @@ class Totals(Report):
     gap_events: int = Field(default=0, description="Events that retention removed before they were read.")
 
 
-class BatchManifest(Report):
+class BatchManifest(WireDocument):
     """The files that a Spark application must process, and no others."""
 
     number: int = Field(ge=1)
@@ -78,13 +79,11 @@ class BatchManifest(Report):
         default=None,
         description="All events that were enqueued before this time are in this batch or in one before it; absent: "
         "unknown.",
-        exclude_if=lambda time: time is None,  # unknown to drivers of older versions
     )
     parallel: bool = Field(
         default=False,
         description="Batches before this one may be open while it is processed: the leading host publishes its commit, "
         "and its transactions are those of its number modulo 16.",
-        exclude_if=lambda parallel: not parallel,  # unknown to drivers of older versions
     )
 
     @property
@@ -99,7 +98,7 @@ class BatchManifest(Report):
         return f"{self.chain}/{self.number % IN_FLIGHT_MAX}" if self.parallel else self.chain
 
 
-class BatchClaim(Report):
+class BatchClaim(WireDocument):
     """The attempt that processes a batch: content of `_attempts/<n>.json` until this attempt or a later one commits."""
 
     number: int = Field(ge=1)
@@ -132,7 +131,7 @@ class CommitTotals(Report):
     quarantined_rows: int = 0
 
 
-class BatchCommit(Report):
+class BatchCommit(WireDocument):
     """Proof that a batch's output is complete."""
 
     number: int = Field(ge=1)
@@ -203,8 +202,13 @@ class ResidentLimits(Model):
     )
 
 
-class BatchJob(Model):
-    """The request to a Spark driver, as JSON in the variable EVENTCONSUMER_BATCH_JOB. Contains no secret."""
+class BatchJob(WireDocument):
+    """The request to a Spark driver, as JSON in the variable EVENTCONSUMER_BATCH_JOB. Contains no secret.
+
+    A driver refuses a field that it does not know, because it may change the output.
+    """
+
+    model_config = ConfigDict(extra="forbid")
 
     chain: str = Field(min_length=1, description="Identity of the chain, which the manifest must name.")
     resource: ResourceRef = Field(description="The EventConsumer, for messages.")
@@ -216,7 +220,6 @@ class BatchJob(Model):
     registry: Credential | None = Field(
         default=None,
         description="Credential of the driver at output.body.registry; absent: none.",
-        exclude_if=lambda credential: credential is None,  # unknown to drivers of older versions
     )
     search_unprocessable: bool = Field(
         default=False, description="If the batch fails, search the files that make it fail, and exclude them."
@@ -224,26 +227,34 @@ class BatchJob(Model):
     allow_insecure_endpoints: bool = Field(
         default=False,
         description="Plain HTTP to any host allowed: set by the administrator for emulators only.",
-        exclude_if=lambda allowed: not allowed,  # unknown to drivers of older versions
     )
     storage_suffixes: tuple[str, ...] = Field(
         default=AZURE_STORAGE_SUFFIXES,
         description="Otherwise, the allowed suffixes of storage accounts.",
-        exclude_if=lambda suffixes: suffixes == AZURE_STORAGE_SUFFIXES,  # unknown to drivers of older versions
     )
     parallel: bool = Field(
         default=False,
         description="The batch is parallel, as its manifest says.",
-        exclude_if=lambda parallel: not parallel,  # drivers of older versions must not process such a batch
     )
     resident: ResidentLimits | None = Field(
         default=None,
         description="Stay for the next batches. Absent: end after this one.",
-        exclude_if=lambda limits: limits is None,  # unknown to drivers of older versions
     )
     reprocess: ReprocessOf | None = Field(
         default=None, description="Process these batches again, instead of the open one."
     )
+
+
+class RegistryCheck(WireDocument):
+    """The request of `kubectl eventconsumer doctor` to the Spark image: can drivers read from their schema registry?
+
+    An image refuses a field that it does not know: a check of a part would mislead.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    registry: Registry
+    credential: Credential | None = None
 
 
 def manifest_name(prefix: str, number: int) -> str:

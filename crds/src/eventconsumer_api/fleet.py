@@ -11,7 +11,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from eventconsumer_api.model import Report
+from eventconsumer_api.wire.document import WireDocument
 
 FLEET_PATH = "/fleet"
 FLEET_SIGNATURE_HEADER = "X-EventConsumer-Signature"
@@ -45,7 +45,7 @@ def deaf_hosts(silence: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(sorted(host for host, seconds in silence.items() if seconds >= 4 * quiet))
 
 
-class FleetMessage(Report):
+class FleetMessage(WireDocument):
     """The fleet, from the operator's view."""
 
     resource: str = Field(

@@ -1,13 +1,12 @@
 """HostConfig: the resolved configuration that the operator writes into a ConfigMap and the host parses.
 
-Resolved means: defaults are filled in, names are computed, credentials are file paths. It contains no secret. The hash
-of its canonical JSON is in the pod template, so only a change that affects hosts restarts pods.
+Resolved means: names are computed, credentials are file paths. It contains no secret. The hash of its JSON is in the
+pod template, so only a change that affects hosts restarts pods.
 """
 
 import hashlib
-from typing import Any
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import AwareDatetime, ConfigDict, Field
 
 from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.model import Model
@@ -25,6 +24,7 @@ from eventconsumer_api.v1alpha1 import (
     StartingPosition,
     Table,
 )
+from eventconsumer_api.wire.document import WireDocument
 
 
 class ResourceRef(Model):
@@ -59,7 +59,6 @@ class HubConfig(Model):
     credential: Credential
     transport: HubTransport = Field(
         default=HubTransport.AMQP,
-        exclude_if=lambda transport: transport is HubTransport.AMQP,  # unknown to hosts of older versions
     )
 
 
@@ -143,8 +142,10 @@ class ReplayConfig(Model):
     partitions: list[str] = Field(default=[], description="Partition ids. Empty: all.")
 
 
-class HostConfig(Model):
-    """The configuration of a host."""
+class HostConfig(WireDocument):
+    """The configuration of a host; a host refuses a field that it does not know, because it may change the files."""
+
+    model_config = ConfigDict(extra="forbid")
 
     resource: ResourceRef
     event_hub: HubConfig
@@ -157,24 +158,20 @@ class HostConfig(Model):
     table: Table | None = Field(
         default=None,
         description="The table over the files; absent: none.",
-        exclude_if=lambda table: table is None,  # unknown to hosts of older versions
     )
     notices: NoticesConfig | None = Field(
         default=None,
         description="The receiver of notices about files; absent: none.",
-        exclude_if=lambda notices: notices is None,  # unknown to hosts of older versions
     )
     retention: Retention | None = Field(
         default=None,
         description="Limits of the files, which the leading host enforces; absent: none.",
-        exclude_if=lambda retention: retention is None,  # unknown to hosts of older versions
     )
     batches: BatchConfig | None = Field(description="Spark batches, which the leading host freezes; absent: none.")
     replay: ReplayConfig | None = Field(default=None, description="Read up to an end and stop; absent: no end.")
     proxy: ProxyConfig | None = Field(
         default=None,
         description="HTTP proxy; absent: that of the environment.",
-        exclude_if=lambda proxy: proxy is None,  # unknown to hosts of older versions
     )
     drain_seconds: int = Field(description="Time after SIGTERM within which a host must flush and release, seconds.")
     allow_insecure_endpoints: bool = Field(
@@ -184,28 +181,12 @@ class HostConfig(Model):
     hub_suffixes: tuple[str, ...] = Field(
         default=AZURE_HUB_SUFFIXES,
         description="Otherwise, the allowed suffixes of namespaces of Event Hubs.",
-        exclude_if=lambda suffixes: suffixes == AZURE_HUB_SUFFIXES,  # unknown to hosts of older versions
     )
     storage_suffixes: tuple[str, ...] = Field(
         default=AZURE_STORAGE_SUFFIXES,
         description="Otherwise, the allowed suffixes of storage accounts.",
-        exclude_if=lambda suffixes: suffixes == AZURE_STORAGE_SUFFIXES,  # unknown to hosts of older versions
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_replaced_field(cls, data: Any) -> Any:
-        """An operator of an older version writes one list for all roles: it is ignored, and Azure's suffixes apply."""
-        return (
-            {name: value for name, value in data.items() if name != "endpointSuffixes"}
-            if isinstance(data, dict)
-            else data
-        )
-
-    def to_json(self) -> str:
-        """Canonical JSON: stable across runs for equal values."""
-        return self.model_dump_json(by_alias=True, indent=2)
-
     def digest(self) -> str:
-        """First 16 hexadecimal digits of the SHA-256 of the canonical JSON."""
+        """First 16 hexadecimal digits of the SHA-256 of its JSON."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]

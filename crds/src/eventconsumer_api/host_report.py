@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, BeforeValidator, FailFast, Field, StringCons
 
 from eventconsumer_api.model import ShownReport
 from eventconsumer_api.spark import IN_FLIGHT_MAX
+from eventconsumer_api.wire.document import WireDocument
 
 REPORT_MAX_BYTES = 1024 * 1024  # a report of 1,024 partitions with the longest names has about 600 kB
 # Items of a list or map. An event hub has at most 1,024 partitions:
@@ -234,7 +235,7 @@ class StorageReport(ShownReport):
     idle_requests_per_hour: Rate = Field(description="Requests with the present leases and without events.")
 
 
-class HostReport(ShownReport):
+class HostReport(ShownReport, WireDocument):
     """The response to `GET /status`."""
 
     owner: Name = Field(description="Owner id: <pod name>.<pod uid>.")

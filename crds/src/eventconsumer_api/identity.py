@@ -22,12 +22,13 @@ from pydantic import Field
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.model import Report
 from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_api.wire.document import WireDocument
 
 RECORD_MAX_BYTES = 1024 * 1024
 LEASE_RECORD = "~identity.json"
 
 
-class ChainRecord(Report):
+class ChainRecord(WireDocument):
     """The chain of a sink, and the resource whose hosts drain into it."""
 
     version: Literal[1] = 1
@@ -63,7 +64,6 @@ class PartitionBreak(Report):
     repositioned: bool = Field(
         default=False,
         description="The partition had no file, and begins at another `spec.startingPosition`.",
-        exclude_if=lambda repositioned: not repositioned,  # unknown to hosts of older versions
     )
 
     @property
@@ -73,7 +73,7 @@ class PartitionBreak(Report):
         return next((mark for mark in marks if mark and 0 <= mark.sequence_number == self.start - 1), None)
 
 
-class HubSegment(Report):
+class HubSegment(WireDocument):
     """A part of the chain in which sequence numbers name the same events in the files and in the hub."""
 
     version: Literal[1] = 1
@@ -84,7 +84,7 @@ class HubSegment(Report):
     since: datetime
 
 
-class LeaseRecord(Report):
+class LeaseRecord(WireDocument):
     """The hub and the chain to which a folder of leases belongs."""
 
     version: Literal[1] = 1
@@ -98,7 +98,6 @@ class LeaseRecord(Report):
     spelling: str = Field(
         default="",
         description="Layout AzureSdk: `<namespace>/<hub>/<group>` as in the names of the leases. Empty: in lower case.",
-        exclude_if=lambda spelling: not spelling,  # unknown to hosts of older versions, which only know lower case
     )
 
 
@@ -121,7 +120,7 @@ class BatchFolder(StrEnum):
 _BATCH_FOLDER = re.compile(rf"(?P<root>.*)/(?P<name>{'|'.join(BatchFolder)})=[0-9]+")
 
 
-class OutputRecord(Report):
+class OutputRecord(WireDocument):
     """The chain whose batches are written to an output path."""
 
     version: Literal[1] = 1

@@ -4,6 +4,7 @@ Unknown fields are refused, so that no field is accepted and ignored: a field ex
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError, field_validator
@@ -11,6 +12,17 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from eventconsumer_api.terminal import clean_line
+
+FIRST_VERSION = "0.1.0-alpha"
+"""The version of all fields without `Since`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """The first version that has a field of a `WireDocument` or of a part of one: `Annotated[bool, Since("0.2.0")]`."""
+
+    version: str
+
 
 TOLD = "x-told"
 

@@ -69,7 +69,6 @@ class Trigger(Model):
         description="Start batches at the ends of time windows instead: when all events that were enqueued in a window "
         "are in files. Length of a window, seconds: a divisor of a day, such as 900, 3600 or 86400. Windows begin at "
         "midnight UTC. Absent: the other limits start batches.",
-        exclude_if=lambda seconds: seconds is None,  # unknown to hosts of older versions
     )
 
 
@@ -85,7 +84,6 @@ class BatchLimits(Model):
         description="Number of batches that are processed at the same time, each by an application of its own. Above 1 "
         "only for programs whose result does not depend on the order of the batches; commits are still published in "
         "order.",
-        exclude_if=lambda number: number == 1,  # unknown to hosts of older versions
     )
 
 
@@ -158,7 +156,6 @@ class Application(Model):
         description="Destinations of the program, in the driver and in executors, in addition to DNS, port 443, each "
         "other and the API server. Only where the administrator has enabled network policies; without them, nothing "
         "is limited.",
-        exclude_if=lambda rules: not rules,
     )
 
 
@@ -194,7 +191,6 @@ class SparkPod(PodFields):
         default=None,
         description="CPU limit, for namespaces whose quota requires one: at least coreRequest, or cores. It slows down "
         "the start and the garbage collection of a JVM. Absent: none.",
-        exclude_if=lambda limit: limit is None,
     )
     memory: JavaMemory = Field(
         default="1g", description="Heap size, such as 1g. The pod's memory is this and Spark's overhead."
@@ -361,12 +357,10 @@ class Body(Model):
         "2026-01-02T03:04:05.678Z; Iso8601Truncated, which cuts what is below a microsecond, as times of .NET and Go "
         "have; or a number since 1970: EpochSeconds, EpochMillis or EpochMicros. By the name of the column; fields of "
         "a STRUCT, also in an ARRAY or MAP, as order.paidAt.",
-        exclude_if=lambda times: not times,  # unknown to drivers of older versions
     )
     registry: Registry | None = Field(
         default=None,
         description="Schema registry of Avro bodies.",
-        exclude_if=lambda registry: registry is None,  # unknown to drivers of older versions
     )
 
 

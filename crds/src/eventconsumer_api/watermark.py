@@ -7,10 +7,10 @@ when a day is complete.
 from pydantic import AwareDatetime, Field
 
 from eventconsumer_api.batch import Totals
-from eventconsumer_api.model import Report
+from eventconsumer_api.wire.document import WireDocument
 
 
-class WatermarkRecord(Report):
+class WatermarkRecord(WireDocument):
     """The content of `_watermark.json`."""
 
     chain: str = Field(description="Identity of the chain of the files.")

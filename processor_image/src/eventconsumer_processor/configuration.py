@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from eventconsumer_api.host_config import Credential, HostConfig
+from eventconsumer_api.wire.document import misfit
 from eventconsumer_processor.errors import CommandError
 
 
@@ -27,8 +28,7 @@ def read_config(path: Path, otherwise: str = "") -> HostConfig:
             f"{otherwise}"
         ) from None
     except ValidationError as error:
-        fields = ", ".join(".".join(map(str, problem["loc"])) for problem in error.errors()[:5])
-        raise CommandError(f"the configuration {path} does not fit this version of the program: {fields}") from None
+        raise CommandError(f"the configuration {path} is not one of this version: {misfit(error)}") from None
 
 
 def parse_config(text: str, name: str) -> HostConfig:
@@ -44,10 +44,7 @@ def parse_config(text: str, name: str) -> HostConfig:
     try:
         return HostConfig.model_validate_json(text)
     except ValidationError as error:
-        fields = ", ".join(".".join(map(str, problem["loc"])) or problem["msg"] for problem in error.errors()[:5])
-        raise CommandError(
-            f"{name} is no HostConfig of this version ({fields}): use a plugin of the operator's version"
-        ) from None
+        raise CommandError(f"{name} is no HostConfig of this version: {misfit(error)}") from None
 
 
 def credential_in(file: Path, option: str) -> Credential:

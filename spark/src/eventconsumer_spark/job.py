@@ -4,16 +4,20 @@ The output contains each event once, with its body decoded; events whose body do
 it. Bodies are decoded once; the files are read a second time only if bodies do not match.
 """
 
+import json
 import logging
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from pydantic import ConfigDict, ValidationError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from eventconsumer_api.spark import Body, OutputFormat
+from eventconsumer_api.wire.document import WireDocument, misfit
 from eventconsumer_spark import Batch, WriteResult, run_batch
+from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.output.avro import Schemas, find_schemas, split_avro
 from eventconsumer_spark.output.bodies import Split, split
 from eventconsumer_spark.output.delta_table import Transaction, append, compact
@@ -26,6 +30,15 @@ log = logging.getLogger("eventconsumer.spark")
 
 DATE = "date"
 """The column that `spark.output.partitionByDate` adds."""
+
+
+class Decoding(WireDocument):
+    """How an attempt decoded the bodies, in its note in the table's history: a later attempt decodes them alike."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    body: Body
+    schemas: dict[str, Any] | None = None
 
 
 def write_batch(batch: Batch) -> WriteResult:
@@ -42,15 +55,15 @@ def write_batch(batch: Batch) -> WriteResult:
     if output.format is OutputFormat.PARQUET or batch.trial:
         rows = write_folder(frame, batch.output, dates)
     else:
-        note = {"consumer": batch.job.resource.path, "body": _as_note(output.body)}
-        note |= {"schemas": schemas.choice} if schemas else {}
+        own = Decoding(body=output.body, schemas=dict(schemas.choice) if schemas else None)
+        note = {"consumer": batch.job.resource.path, **json.loads(own.to_json())}
         done = append(frame, batch.table, Transaction(batch.transaction, batch.manifest.number), note, dates)
         rows, version = done.rows, done.version
         # As decoded by the attempt that wrote the table, if the resource or the registry was changed in between.
-        body = Body.model_validate(done.note["body"])
-        if body != output.body or (schemas and done.note.get("schemas") != schemas.choice):
-            schemas = _schemas(batch, body, done.note.get("schemas"))
-        decoded = _split(batch, body, schemas)
+        first = _decoding(done.note)
+        if first != own:
+            schemas = _schemas(batch, first.body, first.schemas)
+        decoded = _split(batch, first.body, schemas)
     kept = keep(batch.spark, decoded.unfit, total - rows, batch.quarantine_path)
     if kept.rows:
         log.warning("batch %d: %s", batch.manifest.number, describe(kept))
@@ -76,8 +89,11 @@ def _split(batch: Batch, body: Body, schemas: Schemas | None) -> Split:
     return split_avro(batch.events, schemas) if schemas else split(batch.events, body)
 
 
-def _as_note(body: Body) -> dict[str, Any]:
-    return body.model_dump(mode="json", by_alias=True)
+def _decoding(note: Mapping[str, Any]) -> Decoding:
+    try:
+        return Decoding.model_validate({name: note[name] for name in Decoding.model_fields if name in note})
+    except ValidationError as error:
+        raise ConfigurationError(f"the table's note of an earlier attempt at the batch: {misfit(error)}") from None
 
 
 if __name__ == "__main__":

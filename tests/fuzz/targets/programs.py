@@ -12,6 +12,7 @@ from eventconsumer_api.errors import Blocked
 from eventconsumer_api.fleet import FleetMessage
 from eventconsumer_api.host_config import BlobContainer, Credential, HostConfig, HubConfig
 from eventconsumer_api.host_report import HostReport
+from eventconsumer_api.wire.termination import BatchReplayTotals
 from eventconsumer_cli import loglines
 from eventconsumer_operator.conditions.replaystatus import parse_totals
 from eventconsumer_operator.conditions.status import make_status, wire
@@ -45,7 +46,7 @@ def lines(data: bytes) -> None:
     line = loglines.parse("pod", data)
     assert line.partition is not None
     line.text()
-    parse_totals(data.decode(errors="replace"), "batches", "rows")
+    parse_totals(BatchReplayTotals, data.decode(errors="replace"))
 
 
 def credentials(data: bytes) -> None:

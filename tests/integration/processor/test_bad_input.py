@@ -58,5 +58,5 @@ def test_unreadable_configuration_ends_with_an_explanation(consumer: MakeConsume
     orders = consumer()
     host = orders.host(checked=False, leases=orders.config["leases"] | {"durationSeconds": "soon"})
     assert host.process.wait(20) == 2
-    assert "the configuration is invalid for this version" in host.log
+    assert "the configuration is not one of this version of the host: " in host.log
     assert "durationSeconds" in host.log

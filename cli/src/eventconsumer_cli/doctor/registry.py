@@ -4,11 +4,11 @@ Hosts cannot tell: they have another service account, no credential for the regi
 open its port. The operator has no credential either.
 """
 
-import json
 from collections.abc import Iterator
 
 from pydantic import ValidationError
 
+from eventconsumer_api.batch import RegistryCheck
 from eventconsumer_api.endpoints import registry_problem
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.mounts import proxy_config, registry_credential
@@ -58,13 +58,10 @@ def look(cluster: Cluster, toolbox: Toolbox | None, consumer: Manifest) -> Itera
         yield Finding(CHECK, Level.UNKNOWN, "the operator has not named the Spark image yet")
         return
     credential = registry_credential(registry)
-    given = {
-        "registry": registry.model_dump(mode="json", by_alias=True),
-        "credential": credential.model_dump(mode="json", by_alias=True) if credential else None,
-    }
+    request = RegistryCheck(registry=registry, credential=credential).to_json().encode()
     try:
         with toolbox.like_driver(consumer, image, credential, proxy=proxy, program=PROGRAM) as tool:
-            yield from checks(tool, (), json.dumps(given).encode())
+            yield from checks(tool, (), request)
     except CliError as error:
         yield Finding(CHECK, Level.WARNING, f"no pod could run the check: {error}", error.remedy)
 

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.model import Report
+from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_cli.errors import Forbidden, NotFound, RefusedError
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.kube.kinds import CLUSTER_ROLE, name_of
@@ -25,7 +25,7 @@ LABEL_VERSION = "app.kubernetes.io/version"
 _RESTORE = "ask an administrator of the cluster to restore it: helm upgrade does"
 
 
-class Settings(Report):
+class Settings(WireDocument):
     """Settings of a release that its record publishes: those of its operator, where commands do what the operator does.
 
     Attributes:

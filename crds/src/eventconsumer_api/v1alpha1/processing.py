@@ -1,7 +1,6 @@
 """Processing of received events: batches, the user's handler, checkpoints."""
 
 from enum import StrEnum
-from typing import Any
 
 from pydantic import Field
 
@@ -15,18 +14,6 @@ class ClientKind(StrEnum):
 
     BUILT_IN = "BuiltIn"
     AZURE_SDK = "AzureSdk"
-
-
-def _is_off(value: bool) -> bool:
-    return not value
-
-
-def _is_empty(values: list[Any]) -> bool:
-    return not values
-
-
-def _is_default(client: ClientKind) -> bool:
-    return client is ClientKind.BUILT_IN
 
 
 class HandlerMode(StrEnum):
@@ -116,13 +103,11 @@ class Processing(Model):
         default=ClientKind.BUILT_IN,
         description="Client library that receives events. BuiltIn: that of this project, optimized for draining. "
         "AzureSdk: the Azure SDK for Python, with several times the CPU time.",
-        exclude_if=_is_default,  # a host of an older version, in a handler's image, does not know the field
     )
     runtime_metrics: bool = Field(
         default=False,
         description="Request the runtime metrics of the partition with each event, for the handler: "
         "`context.last_enqueued`. About 155 bytes per event. The lag is shown without it.",
-        exclude_if=_is_off,  # likewise
     )
     handler: str | None = Field(
         default=None,
@@ -150,25 +135,20 @@ class Processing(Model):
         description="Image with the handler, built FROM the processor image. The operator's administrator must allow "
         "its prefix.",
     )
-    env: EnvVars = Field(
-        default=[], description="Environment of the handler. A change restarts the hosts.", exclude_if=_is_empty
-    )
+    env: EnvVars = Field(default=[], description="Environment of the handler. A change restarts the hosts.")
     env_from: EnvFroms = Field(
         default=[],
         description="ConfigMaps and Secrets whose keys become variables. Hosts see a changed value after a restart.",
-        exclude_if=_is_empty,
     )
     volumes: ProgramVolumes = Field(
         default=[],
         description="ConfigMaps and Secrets as files. Hosts see a changed value within about a minute.",
-        exclude_if=_is_empty,
     )
     egress: list[EgressRule] = Field(
         default=[],
         max_length=16,
         description="Destinations of the handler, in addition to DNS and ports 443 and 5671. Only where the "
         "administrator has enabled network policies; without them, nothing is limited.",
-        exclude_if=_is_empty,
     )
     checkpoint: CheckpointRule = Field(default=CheckpointRule(), description="Checkpoint policy.")
 

@@ -1,13 +1,16 @@
 """Computes status.replay and status.spark.reprocess. Pure."""
 
-import json
-from typing import Literal
+from typing import Literal, TypeVar
+
+from pydantic import ValidationError
 
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.spark import Spark
 from eventconsumer_api.status import ReplayStatus, ReprocessStatus
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
+from eventconsumer_api.wire.document import WireDocument
+from eventconsumer_api.wire.termination import BatchReplayTotals, ReplayTotals
 from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.facts import host_problem
 from eventconsumer_operator.kube.manifest import controller_uid, name_of
@@ -20,6 +23,7 @@ from eventconsumer_operator.spark.reprocess import known_success, reprocess_outp
 
 _MESSAGE_LIMIT = 1024
 _OVER = {"Failed", "Succeeded"}
+_T = TypeVar("_T", bound=WireDocument)
 
 
 def replay_status(observed: Observed, spec: EventConsumerSpec) -> ReplayStatus | None:
@@ -77,8 +81,8 @@ def _written(observed: Observed, job: Manifest) -> tuple[int, int] | None:
             return report.fleet.files, report.fleet.events
         for container in pod.get("status", {}).get("containerStatuses", []):
             ended = container.get("state", {}).get("terminated", {})
-            if ended.get("exitCode") == 0 and (totals := parse_totals(ended.get("message", ""), "files", "events")):
-                return totals
+            if ended.get("exitCode") == 0 and (found := parse_totals(ReplayTotals, ended.get("message", ""))):
+                return found.files, found.events
     return None
 
 
@@ -105,9 +109,8 @@ def reprocess_status(observed: Observed, spark: Spark, *, suspended: bool) -> Re
     batches, rows = 0, 0
     if found.state is ApplicationState.SUCCEEDED:
         state, message = "Succeeded", ""
-        before = (known.batches, known.rows) if known else (0, 0)
-        found_totals = (parse_totals(termination_message(pod), "batches", "rows") for pod in pods)
-        batches, rows = next(filter(None, found_totals), before)
+        totals = next(filter(None, (parse_totals(BatchReplayTotals, termination_message(pod)) for pod in pods)), known)
+        batches, rows = (totals.batches, totals.rows) if totals else (0, 0)
     elif found.state is ApplicationState.FAILED:
         state, message = "Failed", messages.replay_failed(name, found.message, failed)
     return ReprocessStatus(
@@ -120,11 +123,9 @@ def reprocess_status(observed: Observed, spark: Spark, *, suspended: bool) -> Re
     )
 
 
-def parse_totals(text: str, first: str, second: str) -> tuple[int, int] | None:
-    """Two numbers of a termination message, which the program of a pod may write; None where it is something else."""
+def parse_totals(kind: type[_T], text: str) -> _T | None:
+    """The totals in a termination message, which the program of a pod may write; None where it is something else."""
     try:
-        found = json.loads(text)
-        totals = int(found[first]), int(found[second])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return kind.model_validate_json(text)
+    except ValidationError:
         return None
-    return totals if all(0 <= number < 1 << 63 for number in totals) else None

@@ -129,7 +129,7 @@ class Fleets:
             return {}
         self._generation = max(self._generation + 1, int(self._clock() * 1000))
         current = told.message.model_copy(update={"generation": self._generation, "time": now})
-        body = current.model_dump_json(by_alias=True).encode()
+        body = current.to_json().encode()
         return await self._messenger.send(told.addresses, body, self._key.sign(body), with_reports=with_reports)
 
     async def _confirm(self, observed: Observed, liveness: Liveness, suspects: frozenset[str]) -> Liveness:

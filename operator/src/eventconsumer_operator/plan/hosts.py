@@ -26,7 +26,7 @@ def config_map(consumer: Consumer, config: HostConfig, fleet_key: str = "") -> M
     """
     head = child(consumer, CONFIG_MAP, host_name(consumer.key), labels.COMPONENT_HOST)
     key = {PurePosixPath(labels.FLEET_KEY_FILE).name: fleet_key} if fleet_key else {}
-    return head | {"data": {PurePosixPath(labels.CONFIG_FILE).name: config.to_json()} | key}
+    return head | {"data": {PurePosixPath(labels.CONFIG_FILE).name: config.to_json(indent=2)} | key}
 
 
 def service(consumer: Consumer) -> Manifest:

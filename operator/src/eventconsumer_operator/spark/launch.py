@@ -137,7 +137,7 @@ def driver_environment(launch: Launch) -> list[dict[str, Any]]:
     variables = proxy_environment(launch.config.proxy)
     return [
         *(plain(name, value) for name, value in variables.items()),
-        plain(labels.BATCH_JOB_ENV, launch.batch.model_dump_json(by_alias=True)),
+        plain(labels.BATCH_JOB_ENV, launch.batch.to_json()),
         *([plain(labels.BATCH_MANIFEST_ENV, manifest_url(launch.batch))] if one else []),
         downward(labels.POD_NAME_ENV, "metadata.name"),
         downward("POD_NAMESPACE", "metadata.namespace"),

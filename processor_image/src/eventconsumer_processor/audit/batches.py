@@ -50,7 +50,7 @@ class BatchAudit:
             files = [_file(file) for file in body["files"]]
             ranges = ranges_of(body["ranges"])
             after = {str(p): int(position) for p, position in body["next"].items()}
-            totals = tuple(int(body["totals"][key]) for key in ("files", "events", "bytes"))
+            totals = tuple(int(body["totals"].get(key, 0)) for key in ("files", "events", "bytes"))
             parallel = body.get("parallel", False) is True
             self._watermark.manifest(number, body.get("watermark"))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:

@@ -2,7 +2,8 @@
 
 The events that were read and the excluded ones must add up to the manifest's events, only files of the manifest may be
 excluded, and the running totals must add up. Records are added in order of their numbers, after all manifests. Absent
-fields of a record are not checked: programs of users may omit them.
+fields of a record have their defaults, which are not written; those of a record without a chain are not checked:
+programs of users may omit them.
 """
 
 import json
@@ -40,6 +41,9 @@ def ranges_of(body: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
 def ranges_digest(ranges: Ranges) -> int:
     """A 64-bit hash of the ranges: each batch has one range for each partition."""
     return digest(json.dumps(sorted(ranges.items())))
+
+
+_DEFAULTS: dict[str, Any] = {"bytes": 0, "ranges": {}, "totals": {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +191,8 @@ class CommitAudit:
 
 
 def _record(body: dict[str, Any]) -> _Record:
+    if body.get("chain"):
+        body = _DEFAULTS | body
     totals = body.get("totals")
     return _Record(
         number=int(body["number"]),
@@ -196,7 +202,7 @@ def _record(body: dict[str, Any]) -> _Record:
         bytes=int(body["bytes"]) if "bytes" in body else None,
         ranges=ranges_digest(ranges_of(body["ranges"])) if "ranges" in body else None,
         left=_left(body["quarantine"]) if body.get("quarantine") is not None else None,
-        totals=tuple(int(totals[name]) for name in _TOTALS) if totals is not None else None,
+        totals=tuple(int(totals.get(name, 0)) for name in _TOTALS) if totals is not None else None,
     )
 
 

@@ -54,7 +54,7 @@ class WatermarkAudit:
             commits = _time(body["commits"]) if body.get("commits") is not None else _NEVER
             batch = int(body.get("batch") or 0)
             totals = body.get("totals")
-            counted = (int(totals["files"]), int(totals["events"])) if totals is not None else None
+            counted = (int(totals.get("files", 0)), int(totals.get("events", 0))) if totals is not None else None
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             self._findings.add(Code.WATERMARK_DAMAGED, f"the watermark cannot be read: {error!r}"[:300], blob=blob)
             return

@@ -204,7 +204,7 @@ class BatchLog:
 
     async def freeze(self, manifest: BatchManifest) -> BatchManifest:
         """Write a manifest; returns the existing one if another leader was faster."""
-        data = await asyncio.to_thread(lambda: manifest.model_dump_json(by_alias=True).encode())
+        data = await asyncio.to_thread(lambda: manifest.to_json().encode())
         try:
             await self._blobs.put(manifest_name(self._prefix, manifest.number), data, if_absent=True)
         except StorageError:
@@ -249,7 +249,7 @@ class BatchLog:
                 f"commit record {commit_name(self._prefix, number - 1)} is missing, and the totals of batch {number} "
                 "continue from it: restore it (soft delete or versions of the storage account)"
             )
-        data = own.after(before.record).model_dump_json(by_alias=True, indent=2).encode()
+        data = own.after(before.record).to_json(indent=2).encode()
         try:
             await self._blobs.put(commit_name(self._prefix, number), data, if_absent=True)
         except Conflict:

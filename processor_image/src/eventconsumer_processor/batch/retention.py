@@ -30,6 +30,7 @@ from eventconsumer_api.host_report import RetentionReport
 from eventconsumer_api.identity import RECORD_MAX_BYTES
 from eventconsumer_api.model import Report
 from eventconsumer_api.v1alpha1 import Retention as Limits
+from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_processor.audit.container import StoreContainer
 from eventconsumer_processor.audit.tablelog import LogDamaged, LogGap, TableLog
 from eventconsumer_processor.audit.tableprune import MOST, refusal, remove_files
@@ -74,7 +75,7 @@ class Removed(Report):
     bytes: int = 0
 
 
-class RetentionRecord(Report):
+class RetentionRecord(WireDocument):
     """The content of `_retention.json`."""
 
     chain: str = Field(description="Identity of the chain of the files.")
@@ -511,7 +512,7 @@ class Retention:
         """
         self._check()
         record = record.model_copy(update={"written_at": self._now()})
-        data = record.model_dump_json(by_alias=True, indent=1).encode()
+        data = record.to_json(indent=1).encode()
         self._record = None
         self._etag = await self._blobs.put(self._name, data, if_match=self._etag, if_absent=self._etag is None)
         self._record = record

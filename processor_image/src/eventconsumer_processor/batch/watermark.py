@@ -227,7 +227,7 @@ class WatermarkFile:
         record = merged(self.record, complete, self._chain, self._now())
         if record == self.record:
             return
-        data = record.model_dump_json(by_alias=True, exclude_none=True, indent=1).encode()
+        data = record.to_json(indent=1).encode()
         self._read = False  # after a failure the outcome is unknown
         try:
             self._etag = await self._blobs.put(self._name, data, if_match=self._etag, if_absent=self._etag is None)

@@ -31,8 +31,8 @@ from pydantic import AwareDatetime, Field, ValidationError
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import Problem
-from eventconsumer_api.model import Report
 from eventconsumer_api.redaction import redact
+from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_processor.handler.api import Event, PartitionContext
 from eventconsumer_processor.source.rows import EventRows, FlatMap
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
@@ -68,7 +68,7 @@ class Cause:
     traceback: str
 
 
-class Letter(Report):
+class Letter(WireDocument):
     """The content of a dead letter. Its JSON names are an interface: programs of users read these files."""
 
     namespace: str
@@ -125,7 +125,7 @@ class Letter(Report):
 
     def encoded(self) -> bytes:
         """The content of the file."""
-        return self.model_dump_json(by_alias=True, indent=1).encode()
+        return self.to_json(indent=1).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class HealthServer:
         return web.Response(text="ok\n")
 
     async def _status(self, _: web.Request) -> web.Response:
-        return web.json_response(text=self._report().model_dump_json(by_alias=True))
+        return web.json_response(text=self._report().to_json())
 
     async def _exposition(self, _: web.Request) -> web.Response:
         return web.Response(body=self._exposed.get(), headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -25,6 +25,7 @@ from eventconsumer_api.host_config import Credential, HostConfig
 from eventconsumer_api.host_report import HostReport, HostState, Problem, StorageReport
 from eventconsumer_api.identity import pod_of
 from eventconsumer_api.mounts import credentials
+from eventconsumer_api.wire.termination import ReplayTotals
 from eventconsumer_processor.batch.leader import Leader
 from eventconsumer_processor.batch.measure import eras_of
 from eventconsumer_processor.batch.watermark import STEP
@@ -33,7 +34,7 @@ from eventconsumer_processor.handler.deadletter import DeadLetters
 from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
 from eventconsumer_processor.host.registration import Registration, receiver_of, register
-from eventconsumer_processor.host.replay import BoundedHub, Totals, completed, totals
+from eventconsumer_processor.host.replay import BoundedHub, completed, totals
 from eventconsumer_processor.host.storagecalls import StorageCalls, idle_per_hour
 from eventconsumer_processor.identity.records import lease_record, restore_lease_record, until_moved
 from eventconsumer_processor.lease.layouts import checkpoint_store
@@ -80,7 +81,7 @@ class Host:
         self._partitions: PartitionManager | None = None
         self._leader: Leader | None = None
         self._heard = Heard()
-        self.replayed: Totals | None = None  # the totals of a completed replay
+        self.replayed: ReplayTotals | None = None  # the totals of a completed replay
         self._metrics.follow(self.report, spark=self._config.batches is not None)
 
     def request_stop(self) -> None:

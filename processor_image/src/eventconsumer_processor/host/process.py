@@ -11,13 +11,11 @@ Exit codes: 0 after an orderly stop, 1 if a replay was stopped before its end, 2
 """
 
 import asyncio
-import json
 import logging
 import os
 import signal
 import socket
 from collections.abc import Callable, Coroutine
-from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
 from uuid import uuid4
@@ -28,8 +26,9 @@ from pydantic import ValidationError
 from eventconsumer_api import labels, logs
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.identity import owner_id
+from eventconsumer_api.wire.document import misfit
+from eventconsumer_api.wire.termination import ReplayTotals
 from eventconsumer_processor.errors import PortTaken
-from eventconsumer_processor.host.replay import Totals
 
 TERMINATION_LOG = Path("/dev/termination-log")
 
@@ -47,7 +46,7 @@ def probe() -> int:
     return _main(_run_probe)
 
 
-def _main(run: Callable[[HostConfig, str, int, Path], Coroutine[Any, Any, Totals | None]]) -> int:
+def _main(run: Callable[[HostConfig, str, int, Path], Coroutine[Any, Any, ReplayTotals | None]]) -> int:
     configure_logging()
     log = structlog.get_logger("eventconsumer_processor")
     path = Path(os.environ.get("EVENTCONSUMER_CONFIG", labels.CONFIG_FILE))
@@ -61,12 +60,7 @@ def _main(run: Callable[[HostConfig, str, int, Path], Coroutine[Any, Any, Totals
         )
         return 2
     except ValidationError as error:
-        fields = [".".join(map(str, problem["loc"])) + ": " + problem["msg"] for problem in error.errors()]
-        log.error(
-            "the configuration is invalid for this version of the host: run operator and hosts at the same version",
-            path=str(path),
-            fields=fields,
-        )
+        log.error(f"the configuration is not one of this version of the host: {misfit(error)}", path=str(path))
         return 2
     except ValueError:
         log.error(
@@ -87,16 +81,16 @@ def _main(run: Callable[[HostConfig, str, int, Path], Coroutine[Any, Any, Totals
     return _replayed(replayed)
 
 
-def _replayed(found: Totals | None) -> int:
+def _replayed(found: ReplayTotals | None) -> int:
     """Write the totals of a replay to the termination log, where the operator reads them."""
     if found is None:
         return 1
     if TERMINATION_LOG.exists():
-        TERMINATION_LOG.write_text(json.dumps(asdict(found)), encoding="utf-8")
+        TERMINATION_LOG.write_text(found.to_json(), encoding="utf-8")
     return 0
 
 
-async def _run(config: HostConfig, owner: str, port: int, fleet_key: Path) -> Totals | None:
+async def _run(config: HostConfig, owner: str, port: int, fleet_key: Path) -> ReplayTotals | None:
     from eventconsumer_processor.host.host import Host
 
     host = Host(config, owner, fleet_key=fleet_key)

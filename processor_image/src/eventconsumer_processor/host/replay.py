@@ -6,18 +6,20 @@ partition, so a restarted replay continues to the same end, and a completed repl
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import structlog
+from pydantic import Field
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import ReplayConfig
 from eventconsumer_api.host_report import PartitionReport
 from eventconsumer_api.v1alpha1 import Position, PositionType
+from eventconsumer_api.wire.document import WireDocument
+from eventconsumer_api.wire.termination import ReplayTotals
 from eventconsumer_processor.partition.checkpoint import follow
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo, Source
@@ -35,12 +37,10 @@ _RECORD_LIMIT = 256 * 1024
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """The files and events of a completed replay."""
+class ReplayRecord(WireDocument):
+    """The content of `_replay.json`."""
 
-    files: int = 0
-    events: int = 0
+    ends: dict[str, Annotated[int, Field(strict=True)]] = Field(description="Partition id -> its end, exclusive.")
 
 
 class BoundedHub:
@@ -126,7 +126,7 @@ async def bounded(hub: Hub, info: HubInfo, config: ReplayConfig, sink: BlobStore
         found = await asyncio.gather(*(_end(hub, partition, config) for partition in wanted))
         ends = dict(zip(wanted, found, strict=True))
         try:
-            await sink.put(name, json.dumps({"ends": ends}).encode(), if_absent=True)
+            await sink.put(name, ReplayRecord(ends=ends).to_json().encode(), if_absent=True)
         except Conflict:
             ends = await _recorded(sink, name) or ends
     return BoundedHub(hub, ends)
@@ -147,7 +147,7 @@ async def completed(hub: BoundedHub, reports: Callable[[], Sequence[PartitionRep
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def totals(hub: BoundedHub, chain: Callable[[str], Chain]) -> Totals | None:
+async def totals(hub: BoundedHub, chain: Callable[[str], Chain]) -> ReplayTotals | None:
     """Count the files and their events; None if a partition's files do not reach its end.
 
     Raises:
@@ -161,7 +161,7 @@ async def totals(hub: BoundedHub, chain: Callable[[str], Chain]) -> Totals | Non
         start = await chain(partition).start()
         if start is None or (follow(start, slots).next < end and not await _removed(hub, partition)):
             return None
-    return Totals(files, events)
+    return ReplayTotals(files=files, events=events)
 
 
 async def _removed(hub: BoundedHub, partition: str) -> bool:
@@ -197,10 +197,4 @@ def parse_ends(data: bytes) -> dict[str, int]:
     Raises:
         ValueError: It cannot be read.
     """
-    try:
-        ends: dict[str, int] = json.loads(data)["ends"]
-        if not all(type(end) is int for end in ends.values()):  # 5.9 or "5" is no number of this record
-            raise TypeError("an end is not an integer")
-        return ends
-    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from None
+    return ReplayRecord.model_validate_json(data).ends

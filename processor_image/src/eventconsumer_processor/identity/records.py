@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from uuid import uuid4
 
 import structlog
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
@@ -33,6 +33,7 @@ from eventconsumer_api.identity import (
     lease_record_names,
 )
 from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_processor import problems
 from eventconsumer_processor.identity.segments import is_superseded
 from eventconsumer_processor.lease.model import Lease
@@ -50,7 +51,7 @@ MOVED_SECONDS = 300.0  # interval of checks that the chain still belongs to the 
 WATCH_SECONDS = 2.0  # the same, while there is a sign of a change
 CLAIM_SECONDS = 15  # lease of the lead during a takeover
 
-R = TypeVar("R", bound=BaseModel)
+R = TypeVar("R", bound=WireDocument)
 
 log = structlog.get_logger(__name__)
 
@@ -417,8 +418,8 @@ def others(found: Sequence[Lease], resource: ResourceRef) -> set[str]:
     return {consumer_of(lease.owner) for lease in found if lease.leased} - {"", resource.path}
 
 
-def _encoded(record: BaseModel) -> bytes:
-    return record.model_dump_json(by_alias=True, indent=2).encode()
+def _encoded(record: WireDocument) -> bytes:
+    return record.to_json(indent=2).encode()
 
 
 def _stored(model: type[R], name: str, blob: Blob | None) -> Stored[R] | None:

@@ -98,7 +98,7 @@ async def write(sink: BlobStore, prefix: str, segment: HubSegment) -> None:
         Conflict: A segment of this number exists.
         StorageError: It was not written, or the outcome is unknown.
     """
-    data = segment.model_dump_json(by_alias=True, indent=1).encode()
+    data = segment.to_json(indent=1).encode()
     await sink.put(segment_name(prefix, segment.number), data, if_absent=True)
 
 

@@ -14,7 +14,7 @@ import structlog
 from pydantic import AwareDatetime, Field, ValidationError
 
 from eventconsumer_api.identity import RECORD_MAX_BYTES
-from eventconsumer_api.model import Report
+from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged, StorageError
 
@@ -23,7 +23,7 @@ SAVE_SECONDS = 1.0  # between two writes
 log = structlog.get_logger(__name__)
 
 
-class NoticesRecord(Report):
+class NoticesRecord(WireDocument):
     """The content of `_notices.json`."""
 
     chain: str = Field(description="Identity of the chain of the files.")
@@ -224,7 +224,7 @@ class Cursor:
         if not last and self._clock() - self._saved_at < SAVE_SECONDS:
             return False
         record = record_of(self._places, self._chain, self._now())
-        data = record.model_dump_json(by_alias=True, indent=1).encode()
+        data = record.to_json(indent=1).encode()
         self._changed, self._saved_at = False, self._clock()
         try:
             self._etag = await self._blobs.put(self._name, data, if_match=self._etag, if_absent=self._etag is None)

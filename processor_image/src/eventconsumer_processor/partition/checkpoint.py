@@ -268,7 +268,7 @@ async def starting_genesis(
     if now is not None:
         _check_time(partition, starting.partitions.get(partition, starting), info, now)
     start = await _resolve(partition, lease, hub, starting, info)
-    return Genesis(start, marks.end_of(info) if 0 <= info.last == start - 1 else None)
+    return Genesis(start=start, before=marks.end_of(info) if 0 <= info.last == start - 1 else None)
 
 
 def _check_time(partition: str, wanted: Position, info: PartitionInfo, now: datetime) -> None:

@@ -11,12 +11,14 @@ one exception: pruning replaces a file with a tombstone, which is a slot like an
 """
 
 import hashlib
-import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from pydantic import Field
+
 from eventconsumer_api.identity import EventMark, PartitionBreak
+from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_processor.confined import reader
 from eventconsumer_processor.confined.reader import Ranges
 from eventconsumer_processor.sink.content import Content, put_if_absent, upload
@@ -31,18 +33,15 @@ _PAGE = 5000  # names in one listing: one response of storage
 _SEAL = "sealed"  # metadata of the blob that ends a chain: the time of the seal
 
 
-@dataclass(frozen=True, slots=True)
-class Genesis:
-    """Where a chain starts.
+class Genesis(WireDocument):
+    """Where a chain starts."""
 
-    Attributes:
-        start: The first sequence number.
-        before: The event before it, if the hub had one and it is known: hosts recognise the hub by it until there is a
-            file.
-    """
-
-    start: int
-    before: EventMark | None = None
+    start: int = Field(strict=True, ge=0, description="The first sequence number.")
+    before: EventMark | None = Field(
+        default=None,
+        description="The event before it, if the hub had one and it is known: hosts recognise the hub by it until "
+        "there is a file.",
+    )
 
 
 def parse_genesis(data: bytes) -> Genesis:
@@ -51,17 +50,7 @@ def parse_genesis(data: bytes) -> Genesis:
     Raises:
         ValueError: It cannot be read.
     """
-    try:
-        record = json.loads(data)
-        before = record.get("before")
-        start = record["start"]
-        if isinstance(start, bool) or not isinstance(start, int):
-            raise TypeError("start is not an integer")
-        if start < 0:
-            raise TypeError("start is below 0")
-        return Genesis(start, None if before is None else EventMark.model_validate(before))
-    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from None
+    return Genesis.model_validate_json(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,14 +216,12 @@ class Chain:
             start: The first sequence number.
             before: The event before it, if it is known.
         """
-        record: dict[str, object] = {"start": start}
-        if before is not None:
-            record["before"] = before.model_dump(mode="json", by_alias=True, exclude_none=True)
+        genesis = Genesis(start=start, before=before)
         try:
-            await self._blobs.put(self._genesis, json.dumps(record).encode(), if_absent=True)
+            await self._blobs.put(self._genesis, genesis.to_json().encode(), if_absent=True)
         except Conflict:
-            return await self.genesis() or Genesis(start, before)
-        return Genesis(start, before)
+            return await self.genesis() or genesis
+        return genesis
 
     async def at(self, start: int) -> Slot | None:
         """The slot that starts at `start`, if it is committed."""

@@ -248,7 +248,7 @@ class Accepting:
     ) -> Ends | None:
         """The ends of a partition that has begun and has no file; None: it is another one."""
         if genesis is None and chain.opening is not None:  # no host has opened it in this segment yet
-            genesis = Genesis(chain.opening.start, chain.opening.before)
+            genesis = Genesis(start=chain.opening.start, before=chain.opening.before)
         if genesis is None or lease.checkpoint is not None:  # a checkpoint, also of another program, decided the start
             return None
         for segment in self.segments:

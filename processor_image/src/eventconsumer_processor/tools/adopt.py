@@ -13,7 +13,7 @@ from uuid import uuid4
 from eventconsumer_api.console import Console
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.identity import ChainRecord, LeaseRecord, chain_name, consumer_of
-from eventconsumer_api.model import Report
+from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_processor.identity.records import (
     CLAIM_SECONDS,
     Stored,
@@ -177,8 +177,8 @@ def _named(resource: ResourceRef) -> str:
     return f"{resource.path} (uid {resource.uid})"
 
 
-def _encoded(record: Report) -> bytes:
-    return record.model_dump_json(by_alias=True, indent=2).encode()
+def _encoded(record: WireDocument) -> bytes:
+    return record.to_json(indent=2).encode()
 
 
 def _refused(steps: list[AdoptStep]) -> bool:

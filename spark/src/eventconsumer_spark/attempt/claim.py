@@ -186,7 +186,7 @@ def _parse(version: Version | None) -> BatchClaim | None:
 
 
 def _content(record: BatchClaim) -> bytes:
-    return record.model_dump_json(by_alias=True).encode()
+    return record.to_json().encode()
 
 
 def _acquire(

@@ -89,7 +89,7 @@ def commit(store: BlobStore, prefix: str, claim: Claim, record: BatchCommit, *, 
         ClaimLostError: Another attempt has claimed the batch since; nothing was written.
         StorageError: Storage refused or did not respond; the next attempt finds whether the batch is committed.
     """
-    content = record.model_dump_json(by_alias=True, indent=2).encode()
+    content = record.to_json(indent=2).encode()
     if len(content) > MAX_RECORD_BYTES:
         raise StorageError(f"the commit of batch {record.number} would have {len(content)} bytes, above the limit")
     claim.decide(content)

@@ -12,6 +12,7 @@ from eventconsumer_api import logs
 from eventconsumer_api.batch import BatchJob
 from eventconsumer_api.labels import BATCH_JOB_ENV
 from eventconsumer_api.redaction import redact
+from eventconsumer_api.wire.document import misfit
 from eventconsumer_spark.errors import ConfigurationError
 
 _ours: list[logging.Handler] = []
@@ -56,8 +57,4 @@ def load_job(environment: Mapping[str, str]) -> BatchJob:
             f"{BATCH_JOB_ENV} is not set: the operator sets it in the applications that it creates"
         ) from None
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(
-            f"{BATCH_JOB_ENV}: {field or 'it'}: {first['msg']}: operator and Spark image must match"
-        ) from None
+        raise ConfigurationError(f"{BATCH_JOB_ENV}: {misfit(error)}") from None

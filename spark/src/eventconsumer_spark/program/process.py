@@ -7,13 +7,13 @@ Invariant: a claim is released only when this driver no longer writes for its ba
 has stopped.
 """
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from pyspark.sql import SparkSession
 
 from eventconsumer_api.batch import BatchCommit, BatchJob, ReprocessOf
+from eventconsumer_api.wire.termination import BatchReplayTotals
 from eventconsumer_spark.attempt.attempt import Attempt, begin
 from eventconsumer_spark.attempt.causes import lies_in_data, root_cause
 from eventconsumer_spark.attempt.commit import find_commit
@@ -142,4 +142,4 @@ def _reprocessed(job: BatchJob, number: int, site: Site) -> BatchJob:
 
 def totals_message(reprocess: ReprocessOf, last: BatchCommit) -> str:
     """PURE: the result of reprocessing as JSON: batches committed and rows written."""
-    return json.dumps({"batches": reprocess.last - reprocess.first + 1, "rows": last.totals.rows_written})
+    return BatchReplayTotals(batches=reprocess.last - reprocess.first + 1, rows=last.totals.rows_written).to_json()

@@ -1,18 +1,21 @@
 """`python3 -m eventconsumer_spark.registry.check`: whether drivers can read schemas from their registry.
 
 `kubectl eventconsumer doctor` runs it in a pod with the image, the service account and the credential of drivers, which
-hosts do not have. Standard input is JSON: `registry` as in the resource, and `credential` as in a batch job, or null.
-Standard output is JSON as that of the host's command `check`. Exit codes: 0 the check passed, 2 it failed.
+hosts do not have. Standard input is a `RegistryCheck`. Standard output is JSON as that of the host's command `check`.
+Exit codes: 0 the check passed, 2 it failed.
 """
 
 import json
 import sys
 from typing import Any
 
+from pydantic import ValidationError
+
+from eventconsumer_api.batch import RegistryCheck
 from eventconsumer_api.coredumps import forbid_core_dumps
 from eventconsumer_api.errors import EventConsumerError
-from eventconsumer_api.host_config import Credential
-from eventconsumer_api.spark import Registry, RegistryType
+from eventconsumer_api.spark import RegistryType
+from eventconsumer_api.wire.document import misfit
 from eventconsumer_spark.registry.client import SchemaRegistry
 
 CHECK = "schema-registry"
@@ -34,9 +37,12 @@ def check(client: SchemaRegistry) -> dict[str, Any]:
 def main() -> int:
     """Check the registry that standard input names."""
     forbid_core_dumps()
-    given = json.load(sys.stdin)
-    credential = given["credential"] and Credential.model_validate(given["credential"])
-    found = check(SchemaRegistry(Registry.model_validate(given["registry"]), credential))
+    try:
+        given = RegistryCheck.model_validate_json(sys.stdin.read())
+    except ValidationError as error:
+        sys.stderr.write(f"the request is not one of this version of the Spark image: {misfit(error)}\n")
+        return 2
+    found = check(SchemaRegistry(given.registry, given.credential))
     sys.stdout.write(json.dumps({"checks": [found]}) + "\n")
     return 0 if found["ok"] else 2
 

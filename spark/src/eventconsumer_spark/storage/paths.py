@@ -82,7 +82,7 @@ class Site:
             batch_folder=BatchFolder.VISIBLE,
         )
         with SinkContainer(self.account, self.output.container) as results:
-            if results.create(name, own.model_dump_json(by_alias=True, indent=2).encode()):
+            if results.create(name, own.to_json(indent=2).encode()):
                 return own
             content = results.read(name, RECORD_MAX_BYTES) or b""
         try:

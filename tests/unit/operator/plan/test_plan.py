@@ -364,11 +364,3 @@ def test_an_image_with_a_handler_runs_where_the_administrator_allows_its_prefix(
 def test_other_images_are_refused_with_the_field_and_the_remedy(prefixes: tuple[str, ...]) -> None:
     with pytest.raises(SpecError, match=r"spec\.processing\.image: .*allowed"):
         plan(WITH_HANDLER, replace(SETTINGS, handler_image_prefixes=prefixes))
-
-
-def test_hosts_of_adjacent_versions_read_the_configuration() -> None:
-    config = plan(SPEC).config
-    written = json.loads(config.to_json())
-    assert not {"hubSuffixes", "storageSuffixes"} & written.keys()  # unknown to older hosts
-    older = written | {"endpointSuffixes": ["collector.example"]}
-    assert HostConfig.model_validate_json(json.dumps(older)) == config  # ignored: it has no role

@@ -221,7 +221,7 @@ DAMAGES: list[tuple[str, Change, Code]] = [
     ("what was left out is forgotten", forget({"quarantine": None}), Code.QUARANTINE_WRONG),
     ("the first totals do not add up", commit(1, totals=dict.fromkeys(TOTALS, 1)), Code.COMMIT_TOTALS_WRONG),
     ("later totals do not add up", forget({"totals": dict.fromkeys(TOTALS, 0)}), Code.COMMIT_TOTALS_WRONG),
-    ("totals are no totals", commit(1, totals={"rowsRead": 40}), Code.COMMIT_DAMAGED),
+    ("totals are no totals", commit(1, totals=[40]), Code.COMMIT_DAMAGED),
     ("what was left out is no list", commit(1, quarantine={"number": 1, "files": [1]}), Code.COMMIT_DAMAGED),
 ]
 

@@ -79,8 +79,3 @@ def test_the_job_names_the_suffixes_of_the_administrator(tmp_path: Path) -> None
         assert site.hadoop[f"fs.azure.account.key.{output}"] == KEY
     with pytest.raises(ConfigurationError, match="storageSuffixes"), open_site(job(credential, output), {}):
         pass
-
-
-def test_a_job_with_the_suffixes_of_azure_has_no_fields_that_older_drivers_do_not_know() -> None:
-    written = job(IDENTITY, "shop.dfs.core.windows.net").model_dump(mode="json", by_alias=True)
-    assert not {"storageSuffixes", "allowInsecureEndpoints"} & written.keys()
