@@ -122,11 +122,21 @@ def documents(helm: Path | str, scope: str) -> list[dict[str, Any]]:
     given = ",".join(f"{name}={value}" for name, value in values.items())
     rendered = subprocess.run(
         [
-            helm, "template", "eventconsumer", CHART, "--namespace", NAMESPACE, "--kube-version", "1.35.0",
-            "--set", given,
+            helm,
+            "template",
+            "eventconsumer",
+            CHART,
+            "--namespace",
+            NAMESPACE,
+            "--kube-version",
+            "1.35.0",
+            "--set",
+            given,
         ],
-        check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     return [_without_helm(document) for document in yaml.safe_load_all(rendered) if document]
 
 

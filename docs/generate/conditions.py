@@ -75,8 +75,13 @@ name is invalid, otherwise `StorageRefused`.
 """
 _HOST_CALLS = {"Problem": 2, "Blocked": 2, "EndpointProblem": 1}
 _ERROR_CALLS = {
-    "SpecError": 1, "NameTaken": 0, "Refused": 0, "Forbidden": 0, "DependencyNotReady": 0, "Transient": 0,
-}  # fmt: skip
+    "SpecError": 1,
+    "NameTaken": 0,
+    "Refused": 0,
+    "Forbidden": 0,
+    "DependencyNotReady": 0,
+    "Transient": 0,
+}
 _ORDER = {reason.value: number for number, reason in enumerate(Reason)}
 
 

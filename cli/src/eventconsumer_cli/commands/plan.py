@@ -153,12 +153,17 @@ def _document(name: str, made: Plan, costs: Mapping[str, float]) -> dict[str, An
     return {
         "name": name or None,
         "load": {
-            "eventsPerSecond": load.rate, "eventBytes": load.event_bytes, "bytesPerSecond": load.bytes,
+            "eventsPerSecond": load.rate,
+            "eventBytes": load.event_bytes,
+            "bytesPerSecond": load.bytes,
             "partitions": load.partitions,
         },
         "hosts": {
-            "number": load.hosts, "needed": made.needed_hosts, "cores": round(made.cores, 4),
-            "coresOfOneHost": round(made.cores / load.hosts, 4), "mebibytesOfOneHost": round(made.mib),
+            "number": load.hosts,
+            "needed": made.needed_hosts,
+            "cores": round(made.cores, 4),
+            "coresOfOneHost": round(made.cores / load.hosts, 4),
+            "mebibytesOfOneHost": round(made.mib),
         },
         "files": {"perDay": round(load.files * DAY_SECONDS), "bytes": round(made.file_bytes)},
         "storageRequests": {
@@ -173,7 +178,7 @@ def _document(name: str, made: Plan, costs: Mapping[str, float]) -> dict[str, An
         ],
         "costsPerMonth": {item: round(cost, 2) for item, cost in costs.items()},
         "costPerMonth": round(sum(costs.values()), 2),
-    }  # fmt: skip
+    }
 
 
 def _view(name: str, made: Plan, costs: Mapping[str, float], kept_days: float) -> Iterator[RenderableType]:

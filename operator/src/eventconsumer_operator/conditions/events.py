@@ -118,8 +118,11 @@ class Recorder:
                 key = observed.consumer.key
                 _log.warning(
                     "failed to write a Kubernetes event; the conditions hold the same information",
-                    namespace=key.namespace, name=key.name, reason=str(news.reason), error=str(error),
-                )  # fmt: skip
+                    namespace=key.namespace,
+                    name=key.name,
+                    reason=str(news.reason),
+                    error=str(error),
+                )
 
     async def _announce(self, observed: Observed, news: News, counts: dict[str, int]) -> None:
         manifest = event(observed, news)

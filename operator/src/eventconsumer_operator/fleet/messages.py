@@ -146,6 +146,9 @@ class Fleets:
         if ended := sorted(found.gone.keys() - liveness.gone.keys()):
             _log.info(
                 "hosts have ended; their partitions can be taken over",
-                namespace=key.namespace, name=key.name, count=len(ended), hosts=ended[:_NAMED],
-            )  # fmt: skip
+                namespace=key.namespace,
+                name=key.name,
+                count=len(ended),
+                hosts=ended[:_NAMED],
+            )
         return found

@@ -234,8 +234,11 @@ class HttpHosts:
             host, error = next(iter(refused.items()))
             _log.warning(
                 "cannot use a host's report: run operator and hosts at the same version; it is asked again later",
-                host=host, error=error, hosts=len(refused), times=times,
-            )  # fmt: skip
+                host=host,
+                error=error,
+                hosts=len(refused),
+                times=times,
+            )
 
     async def _read(self, response: aiohttp.ClientResponse, look: _Look) -> HostReport:
         """Read one report.

@@ -19,8 +19,14 @@ from eventconsumer_processor.source.rows import Kind
 
 NUMBER = "sequence_number"
 CHANGEABLE = (
-    "partition_key", "body", "properties", "system_properties", "content_type", "message_id", "correlation_id",
-)  # fmt: skip
+    "partition_key",
+    "body",
+    "properties",
+    "system_properties",
+    "content_type",
+    "message_id",
+    "correlation_id",
+)
 _KINDS = {"properties": "property_kinds", "system_properties": "system_property_kinds"}
 _TEXT = (pa.string(), pa.large_string(), pa.string_view())
 _BYTES = (pa.binary(), pa.large_binary(), pa.binary_view())

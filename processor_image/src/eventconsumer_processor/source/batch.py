@@ -59,10 +59,19 @@ class EventBatch:
         """Create a batch from rows."""
         properties, system = rows.properties, rows.system_properties
         columns: list[Any] = [
-            rows.sequence_numbers, rows.offsets, rows.enqueued_ms, rows.partition_keys, rows.bodies,
-            _map(properties), _map(system), rows.content_types, rows.message_ids, rows.correlation_ids,
-            _kinds(properties), _kinds(system),
-        ]  # fmt: skip
+            rows.sequence_numbers,
+            rows.offsets,
+            rows.enqueued_ms,
+            rows.partition_keys,
+            rows.bodies,
+            _map(properties),
+            _map(system),
+            rows.content_types,
+            rows.message_ids,
+            rows.correlation_ids,
+            _kinds(properties),
+            _kinds(system),
+        ]
         arrays = [
             column if isinstance(column, pa.Array) else pa.array(column, kind)
             for column, kind in zip(columns, COLUMNS.types[:-1], strict=True)
