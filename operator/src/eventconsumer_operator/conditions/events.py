@@ -24,7 +24,7 @@ from eventconsumer_operator.kube.manifest import EVENT, EVENT_CONSUMER
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import Restart, restarts
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
 ANNOUNCED = {
     ConditionType.READY: "",
@@ -116,7 +116,7 @@ class Recorder:
                 await self._announce(observed, news, memory.counts)
             except OperatorError as error:
                 key = observed.consumer.key
-                _log.warning(
+                log.warning(
                     "failed to write a Kubernetes event; the conditions hold the same information",
                     namespace=key.namespace,
                     name=key.name,
