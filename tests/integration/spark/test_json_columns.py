@@ -289,7 +289,7 @@ DOUBTFUL = re.compile(rb"[0-9]{16}|[0-9.]{17}|[0-9.][eE][+-]?[0-9]")
 
 
 def check(spark: SparkSession, documents: list[bytes]) -> None:
-    """Each document has the row that Python makes of it, or is told apart."""
+    """Each document has the row that Python makes of it, or is set apart with its error."""
     for document, found in zip(documents, converted(spark, documents), strict=True):
         try:
             wanted = expected(document)

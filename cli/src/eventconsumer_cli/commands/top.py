@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from eventconsumer_api.conditions import ConditionType
+from eventconsumer_api.plurals import plural
 from eventconsumer_api.remedies import is_good
 from eventconsumer_cli.commands.consumers import Consumers, Order, State
 from eventconsumer_cli.commands.partitions import explain_silence, look_at
@@ -22,7 +23,7 @@ from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, TITLE, WARN, Format, table
 from eventconsumer_cli.rates import Rate, Rates, total
 from eventconsumer_cli.session import Session
-from eventconsumer_cli.text import age, count, duration, part, plural, rate, size
+from eventconsumer_cli.text import age, count, duration, part, rate, size
 from eventconsumer_cli.view import Look, Partition
 
 _HEADERS = ("partition", "owner", "lag", "late", "in/s", "filed/s", "next", "last event", "files")

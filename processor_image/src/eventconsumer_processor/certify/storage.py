@@ -336,7 +336,7 @@ async def _empty(place: Scratch) -> str:
         raise Differs(f"an empty blob is read as {blob}")
     if await place.store.read(place.name("absent"), 100) is not None:
         raise Differs("an absent blob is read")
-    return "empty and absent blobs are told apart"
+    return "empty and absent blobs are distinguished"
 
 
 # --- leases ---

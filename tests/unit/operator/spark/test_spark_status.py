@@ -161,7 +161,7 @@ def test_an_attempt_without_executors_until_its_end_names_them_and_not_its_time(
     )  # fmt: skip
     seen = status_of(started).spark
     assert seen is not None and seen.waiting == ""
-    assert "1 of 2 executors are running; 1 executor pods do not exist" in healthy(started)[2]
+    assert "1 of 2 executors are running; 1 executor pod does not exist" in healthy(started)[2]
 
 
 def test_a_driver_that_a_quota_refuses_names_it_also_after_its_time() -> None:
@@ -287,7 +287,7 @@ def test_what_was_left_out_is_told() -> None:
     )
     status, reason, message = healthy(world(leader=leader))
     assert (status, reason) == ("True", "SparkQuarantined")
-    assert "1 files, 3 events in other files; batch 1: p/0: bad" in message
+    assert "1 file, 3 events in other files; batch 1: p/0: bad" in message
     found = status_of(world(leader=leader)).spark
     assert found is not None and found.quarantine is not None and found.last_commit is not None
     assert (found.quarantine.files, found.last_commit.rows_written) == (1, 4)
