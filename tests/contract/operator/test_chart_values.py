@@ -207,7 +207,7 @@ def test_cluster_scope_has_cluster_roles_and_makes_no_accounts_elsewhere() -> No
         ('scope="Cluster"',),
     ],
 )  # fmt: skip
-def test_the_record_says_what_the_operator_is_told(choice: tuple[str, ...]) -> None:
+def test_the_record_matches_the_arguments_of_the_operator(choice: tuple[str, ...]) -> None:
     told = settings_of(*choice)
     served = [f"eventconsumer:serves:{each}" if each else "eventconsumer:serves-all" for each in told.namespaces]
     for name in served:

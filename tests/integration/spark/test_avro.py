@@ -68,7 +68,7 @@ def results(
     return fitting, {row["sequence_number"]: row["cause"] for row in split.unfit.collect()}
 
 
-def test_versions_of_a_schema_are_read_as_the_newest_and_errors_are_told_apart(
+def test_versions_of_a_schema_are_read_as_the_newest_and_errors_are_distinguished(
     spark: SparkSession, server: StandInRegistry
 ) -> None:
     server.schemas |= {A: json.dumps(OLD), B: json.dumps(NEW)}

@@ -217,7 +217,7 @@ def committed(number: int, *, seconds_ago: float, open_batch: BatchReport | None
     return fleet(committed=number, batch=open_batch).model_copy(update={"last_commit": commit})
 
 
-def test_what_goes_on_long_after_the_commit_of_its_batch_is_ended() -> None:
+def test_an_attempt_long_after_the_commit_of_its_batch_is_ended() -> None:
     def after(minutes: int) -> Attempts:
         return look(created(4000), leader=committed(1, seconds_ago=60 * minutes))
 

@@ -246,7 +246,7 @@ async def test_where_nothing_can_be_compared_numbers_that_are_gone_are_a_gap() -
 
 
 @virtual
-async def test_partitions_that_did_not_part_go_on_where_they_are() -> None:
+async def test_partitions_that_did_not_diverge_continue_where_they_are() -> None:
     stage = world()
     await (await stage.drained(20)).stop()
     stage.hub.promote()
