@@ -299,7 +299,7 @@ def test_a_quota_that_refuses_the_driver_is_reported_until_it_allows_it(shop: Sp
     found = shop.until(lambda: shop.healthy()["status"] == "False" and shop.healthy(), "the condition tells of it")
     assert found["reason"] == "SparkWaiting" and "quota" in found["message"], found
     shop.cluster.kubectl("delete", "resourcequota", "tight")
-    shop.apply(timeoutSeconds=600)  # any change has what waits tried anew, where the Job controller would wait longer
+    shop.apply(timeoutSeconds=600)  # any change has what waits tried again, where the Job controller would wait longer
     shop.until_processed()
 
 

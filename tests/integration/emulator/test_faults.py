@@ -1,4 +1,4 @@
-"""What a client meets when things go wrong, by its own errors and by injected faults; and that it goes on."""
+"""What a client meets when things go wrong, by its own errors and by injected faults; and that it continues."""
 
 import asyncio
 import contextlib

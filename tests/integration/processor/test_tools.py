@@ -1,4 +1,4 @@
-"""The tools beside real hosts: what they print, what they refuse while a host owns, where hosts go on."""
+"""The tools beside real hosts: what they print, what they refuse while a host owns, where hosts continue."""
 
 import contextlib
 import io

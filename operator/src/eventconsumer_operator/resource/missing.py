@@ -55,7 +55,7 @@ class Missing:
 
 
 def missing(observed: Observed) -> tuple[Missing, ...]:
-    """The objects whose pods are missing. An object whose pods exist again starts anew."""
+    """The objects whose pods are missing. An object whose pods exist again starts again."""
     before = {each.object: each for each in observed.consumer.status.missing}
     found = []
     for owner, component, expected, existing in _counts(observed):

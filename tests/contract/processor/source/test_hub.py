@@ -31,7 +31,7 @@ class World(Protocol):
         """Let retention remove what is below."""
 
     def redeliver(self, number: int) -> None:
-        """Let the attached reader go on from a number again."""
+        """Let the attached reader continue from a number again."""
 
     def start_early(self, events: int) -> None:
         """Let new links start before their position."""

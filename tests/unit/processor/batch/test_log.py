@@ -1,4 +1,4 @@
-"""Batches in storage: ranges are contiguous, a new leader goes on exactly, commit records are read or named."""
+"""Batches in storage: ranges are contiguous, a new leader continues exactly, commit records are read or named."""
 
 import tracemalloc
 from datetime import UTC, datetime

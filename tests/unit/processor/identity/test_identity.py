@@ -211,7 +211,7 @@ def in_group(account: Account, group: str, resource: dict[str, str] = SHOP) -> H
 async def test_a_consumer_group_in_another_case_is_the_same_group() -> None:
     account = Account()
     await account.leases.put("$Default/0", b"{}")  # of an EventProcessorHost
-    with pytest.raises(Blocked, match=r"at \$Default/, and \$DEFAULT would begin anew at \$DEFAULT/") as raised:
+    with pytest.raises(Blocked, match=r"at \$Default/, and \$DEFAULT would restart at \$DEFAULT/") as raised:
         await account.claim(in_group(account, "$DEFAULT"), "c" * 16)
     problem = raised.value.problem
     assert (problem.field, problem.reason) == ("spec.eventHub.consumerGroup", "LeaseStoreInUse")
