@@ -239,7 +239,7 @@ async def test_a_record_of_an_earlier_version_keeps_its_name_and_its_folder() ->
     found = LeaseRecord.model_validate_json(record)
     await restore_lease_record(account.leases, "$Default/", found)
     assert {*account.names()} == {"$Default~identity.json"}
-    with pytest.raises(Blocked, match=r"at \$Default/, and \$default would begin anew"):
+    with pytest.raises(Blocked, match=r"at \$Default/, and \$default would restart"):
         await account.claim(in_group(account, "$default", MARKET), "d" * 16)
     account.leases.delete("$Default~identity.json")
     await restore_lease_record(account.leases, "$Default/", found)
