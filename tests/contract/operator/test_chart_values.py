@@ -423,6 +423,9 @@ def test_overlays_build_and_the_api_server_accepts_them(overlay: str, cluster: C
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     documents = [item for item in yaml.safe_load_all(built) if item]
+    assert of_kind(documents, "CustomResourceDefinition") == [
+        yaml.safe_load((ROOT / "crds/eventconsumers.yaml").read_text())
+    ]
     (deployment,) = of_kind(documents, "Deployment")
     namespace = deployment["metadata"]["namespace"]
     assert namespace != "eventconsumer-system", "the overlay moves the operator"
