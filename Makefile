@@ -109,6 +109,10 @@ demo: env ## Run the demo, from an Event Hub to files to Spark, on a local Kuber
 demo-down: env ## Remove the demo; keep caches
 	@$(PY) -m eventconsumer_demo down
 
+.PHONY: onehost
+onehost: env azurite ## Start an emulator, Azurite and a stream of events, for one host in a debugger
+	@$(PY) -m tests.onehost
+
 # --- a release -----------------------------------------------------------------------------------
 .PHONY: release
 release: env ## Build wheels, chart, images and their SBOMs into dist/, and sign: VERSION=1.2.0 REGISTRY=… SIGNING_KEY=…
