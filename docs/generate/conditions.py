@@ -8,12 +8,11 @@ from enum import StrEnum
 from docs.generate.examples import PARTS, SITUATIONS
 from docs.generate.messages import Template, templates
 from eventconsumer_api.conditions import ADVISORY, ConditionType, Reason
-from eventconsumer_api.remedies import REMEDIES
+from eventconsumer_api.remedies import ABNORMAL_TRUE, REMEDIES
 from eventconsumer_operator import errors
 from eventconsumer_operator.conditions.checks import CHECKS
 from eventconsumer_storage.causes import CAUSES
 
-ABNORMAL = {ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.DATA_GAP}
 HEAD = """\
 # Conditions
 
@@ -114,7 +113,7 @@ def page() -> str:
 
 def _conditions() -> str:
     rows = (
-        f"| `{value}` | {'False' if value in ABNORMAL else 'True'} | {sentence(text)} |\n"
+        f"| `{value}` | {'False' if value in ABNORMAL_TRUE else 'True'} | {sentence(text)} |\n"
         for _, value, text in meanings(ConditionType)
     )
     return HEAD + "".join(rows)

@@ -6,7 +6,7 @@ def plural(number: int, one: str, many: str = "") -> str:
 
     Args:
         number: How many; printed with separators of thousands.
-        one: The noun in the singular, with the verb if it depends on the number, such as `pod does`.
+        one: The noun in the singular.
         many: The plural; empty: `one` with an s.
     """
     return f"{number:,} {one if number == 1 else many or one + 's'}"

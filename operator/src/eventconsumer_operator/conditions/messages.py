@@ -407,9 +407,7 @@ def executors(found: Executors) -> str:
     """Executors of the attempt in progress."""
     lost = failure(found.out_of_memory) if found.out_of_memory else ""
     most = f"at most {found.wanted}" if found.scaled else found.wanted
-    absent = plural(found.absent, "executor pod does", "executor pods do") + (
-        " not exist: the driver log shows the cause, such as a quota"
-    )
+    absent = f"{plural(found.absent, 'executor pod')} missing: the driver log shows the cause, such as a quota"
     return joined(
         f"{found.running} of {most} executors are running",
         lost,

@@ -161,7 +161,7 @@ def test_an_attempt_without_executors_until_its_end_names_them_and_not_its_time(
     )  # fmt: skip
     seen = status_of(started).spark
     assert seen is not None and seen.waiting == ""
-    assert "1 of 2 executors are running; 1 executor pod does not exist" in healthy(started)[2]
+    assert "1 of 2 executors are running; 1 executor pod missing" in healthy(started)[2]
 
 
 def test_a_driver_that_a_quota_refuses_names_it_also_after_its_time() -> None:
