@@ -164,7 +164,7 @@ programs: ## Install the Debian packages that tests run
 # Folders of tests, by the target that makes what they need.
 NEED_peer := tests/unit/processor tests/contract/processor tests/integration/processor
 NEED_azurite := tests/contract/faults tests/contract/processor tests/integration/processor tests/integration/spark \
-  tests/integration/interop tests/integration/monitoring tests/faults tests/attackers tests/outsiders tests/e2e
+  tests/integration/chaos tests/integration/interop tests/integration/monitoring tests/faults tests/attackers tests/outsiders tests/e2e
 NEED_classes := tests/contract/spark tests/integration/spark tests/integration/interop tests/attackers tests/outsiders
 NEED_outsiders := tests/outsiders
 NEED_tools := tests/contract/operator tests/contract/cli tests/contract/cluster tests/contract/release tests/integration/chaos \
