@@ -113,6 +113,10 @@ demo: env ## Run the demo, from an Event Hub to files to Spark, on a local Kuber
 demo-down: env ## Remove the demo; keep caches
 	@$(PY) -m eventconsumer_demo down
 
+.PHONY: onehost
+onehost: env azurite ## Start an emulator, Azurite and a stream of events, for one host in a debugger
+	@$(PY) -m tests.onehost
+
 # --- a release -----------------------------------------------------------------------------------
 .PHONY: release
 release: env ## Build wheels, chart, images and their SBOMs into dist/, and sign: VERSION=1.2.0 REGISTRY=… SIGNING_KEY=…
@@ -143,18 +147,42 @@ borders: env ## Check the import layers
 check: peer lint types borders ## Run the fast checks, about a minute
 	@$(VENV)/bin/pytest -n 2 tests/unit
 
-test: peer outsiders lint types borders docs azurite classes ## Run all checks except the long ones: style, types, borders, docs, all tests
+test: peer outsiders lint types borders docs azurite classes tools programs ## Run all checks except the long ones: style, types, borders, docs, all tests
+	@$(VENV)/bin/pytest -n 2 tests/unit tests/docs
+	@$(VENV)/bin/pytest -m "not long" tests/faults
+	@$(VENV)/bin/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=30 -m "not long" \
+	  tests/e2e tests/contract tests/simulation tests/integration tests/attackers tests/outsiders
+
+.PHONY: tools programs
+tools: env ## Build etcd, Kubernetes and Helm for the tests
+	@$(PY) -m local_cluster tools
+
+programs: ## Install the Debian packages that tests run
 	@./local/need promtool prometheus
 	@./local/need tinyproxy tinyproxy-bin
 	@./local/need buildah buildah
 	@./local/need chromedriver chromium chromium-driver
 	@./local/need iptables iptables
 	@./local/need rustfmt rustfmt
-	@$(PY) -m local_cluster tools
-	@$(VENV)/bin/pytest -n 2 tests/unit tests/docs
-	@$(VENV)/bin/pytest -m "not long" tests/faults
-	@$(VENV)/bin/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=30 -m "not long" \
-	  tests/e2e tests/contract tests/simulation tests/integration tests/attackers tests/outsiders
+
+# Folders of tests, by the target that makes what they need.
+NEED_peer := tests/unit/processor tests/contract/processor tests/integration/processor
+NEED_azurite := tests/contract/faults tests/contract/processor tests/integration/processor tests/integration/spark \
+  tests/integration/chaos tests/integration/interop tests/integration/monitoring tests/faults tests/attackers tests/outsiders tests/e2e
+NEED_classes := tests/contract/spark tests/integration/spark tests/integration/interop tests/attackers tests/outsiders
+NEED_outsiders := tests/outsiders
+NEED_tools := tests/contract/operator tests/contract/cli tests/contract/cluster tests/contract/release tests/integration/chaos \
+  tests/integration/interop tests/integration/monitoring tests/attackers tests/outsiders tests/e2e
+NEED_programs := tests/contract/operator/page tests/contract/release tests/contract/decoder tests/integration/processor \
+  tests/integration/spark tests/integration/chaos tests/integration/monitoring tests/attackers tests/e2e
+PATH_OF_T = $(firstword $(subst ::, ,$(T)))
+# $(call needed,peer): "peer" if $(T) is below one of its folders, or above.
+needed = $(if $(filter $(addsuffix %,$(NEED_$(1))),$(PATH_OF_T))$(filter $(PATH_OF_T)%,$(NEED_$(1))),$(1))
+
+.PHONY: t
+t: env $(if $(T),$(foreach each,peer azurite classes outsiders tools programs,$(call needed,$(each)))) ## Run one test, and first make what it needs: T=tests/unit/api/test_logs.py::test_…
+	@[ -n "$(T)" ] || { echo 'Name a folder, a file or a test: make t T=tests/unit/api/test_logs.py' >&2; exit 2; }
+	@$(VENV)/bin/pytest $(T)
 
 test-long: peer outsiders azurite classes ## Run the long checks: advisories, mutants, long simulation and property tests, fuzzing, chaos, Kubeflow, upgrade, GitOps, Java, KEDA
 	@./local/need javac openjdk-17-jdk-headless

@@ -23,6 +23,8 @@ NAMESPACE = "eventconsumer-system"
 # The served namespace, and the folder of its Roles, service accounts and record: Kustomize sets one namespace in each
 # folder.
 SERVED_NAMESPACE, SERVED = "event-consumers", "served"
+# The folder of the CRD, from a base. Kustomize reads no file outside of a base, but other bases.
+CRDS = "../../crds"
 IMAGES = ("operator", "processor", "spark")
 # A placeholder that no resolver finds (RFC 2606): each overlay names its own registry.
 REGISTRY = "registry.invalid"
@@ -82,12 +84,10 @@ def bases(helm: Path | str) -> dict[str, str]:
     """Files of the Kustomize bases, by path below `kustomize`."""
     files: dict[str, str] = {}
     for folder, scope in SCOPES.items():
-        groups: dict[str, dict[str, list[dict[str, Any]]]] = {folder: {"crd.yaml": [], "operator.yaml": []}}
+        groups: dict[str, dict[str, list[dict[str, Any]]]] = {folder: {"operator.yaml": []}}
         for item in documents(helm, scope):
             if SERVED_NAMESPACE in {item["metadata"].get("namespace"), item["metadata"]["name"].rpartition(":")[2]}:
                 groups.setdefault(SERVED, {}).setdefault("namespace.yaml", []).append(item)
-            elif item["kind"] == "CustomResourceDefinition":
-                groups[folder]["crd.yaml"].append(item)
             else:
                 groups[folder]["operator.yaml"].append(item)
         for place, content in groups.items():
@@ -98,7 +98,7 @@ def bases(helm: Path | str) -> dict[str, str]:
                     "apiVersion": "kustomize.config.k8s.io/v1beta1",
                     "kind": "Kustomization",
                     "namespace": SERVED_NAMESPACE if place == SERVED else NAMESPACE,
-                    "resources": list(content),
+                    "resources": list(content) if place == SERVED else [CRDS, *content],
                 },
                 sort_keys=False,
             )
@@ -113,20 +113,30 @@ def documents(helm: Path | str, scope: str) -> list[dict[str, Any]]:
         scope: Of the chart: Namespaced or Cluster.
     """
     version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
-    # No annotation of Helm, and no generated key, which would be committed to Git. No admission policy: it repeats the
-    # settings, which overlays change in the operator's arguments only.
-    values = {"crds.keep": "false", "fleetKey.create": "false", "admissionPolicy.enabled": "false", "scope": scope}
+    # No generated key, which would be committed to Git. No admission policy: it repeats the settings, which overlays
+    # change in the operator's arguments only.
+    values = {"crds.enabled": "false", "fleetKey.create": "false", "admissionPolicy.enabled": "false", "scope": scope}
     values |= {f"image.{name}": f"{REGISTRY}/eventconsumer/{name}:{version}" for name in IMAGES}
     if scope == "Namespaced":
         values["watchNamespaces"] = f"{{{SERVED_NAMESPACE}}}"
     given = ",".join(f"{name}={value}" for name, value in values.items())
     rendered = subprocess.run(
         [
-            helm, "template", "eventconsumer", CHART, "--namespace", NAMESPACE, "--kube-version", "1.35.0",
-            "--set", given,
+            helm,
+            "template",
+            "eventconsumer",
+            CHART,
+            "--namespace",
+            NAMESPACE,
+            "--kube-version",
+            "1.35.0",
+            "--set",
+            given,
         ],
-        check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     return [_without_helm(document) for document in yaml.safe_load_all(rendered) if document]
 
 

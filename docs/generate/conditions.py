@@ -8,12 +8,11 @@ from enum import StrEnum
 from docs.generate.examples import PARTS, SITUATIONS
 from docs.generate.messages import Template, templates
 from eventconsumer_api.conditions import ADVISORY, ConditionType, Reason
-from eventconsumer_api.remedies import REMEDIES
+from eventconsumer_api.remedies import ABNORMAL_TRUE, REMEDIES
 from eventconsumer_operator import errors
 from eventconsumer_operator.conditions.checks import CHECKS
 from eventconsumer_storage.causes import CAUSES
 
-ABNORMAL = {ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.DATA_GAP}
 HEAD = """\
 # Conditions
 
@@ -75,8 +74,13 @@ name is invalid, otherwise `StorageRefused`.
 """
 _HOST_CALLS = {"Problem": 2, "Blocked": 2, "EndpointProblem": 1}
 _ERROR_CALLS = {
-    "SpecError": 1, "NameTaken": 0, "Refused": 0, "Forbidden": 0, "DependencyNotReady": 0, "Transient": 0,
-}  # fmt: skip
+    "SpecError": 1,
+    "NameTaken": 0,
+    "Refused": 0,
+    "Forbidden": 0,
+    "DependencyNotReady": 0,
+    "Transient": 0,
+}
 _ORDER = {reason.value: number for number, reason in enumerate(Reason)}
 
 
@@ -109,7 +113,7 @@ def page() -> str:
 
 def _conditions() -> str:
     rows = (
-        f"| `{value}` | {'False' if value in ABNORMAL else 'True'} | {sentence(text)} |\n"
+        f"| `{value}` | {'False' if value in ABNORMAL_TRUE else 'True'} | {sentence(text)} |\n"
         for _, value, text in meanings(ConditionType)
     )
     return HEAD + "".join(rows)

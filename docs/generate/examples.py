@@ -129,9 +129,15 @@ WAITS: tuple[WaitingCause, ...] = (
 
 def _facts(**changes: object) -> Facts:
     healthy: dict[str, object] = {
-        "desired": 2, "ready": 2, "existing": 2, "current": 2, "reported": True, "leading": True,
-        "total": 8, "owned": 8,
-    }  # fmt: skip
+        "desired": 2,
+        "ready": 2,
+        "existing": 2,
+        "current": 2,
+        "reported": True,
+        "leading": True,
+        "total": 8,
+        "owned": 8,
+    }
     return Facts(**(healthy | changes))  # type: ignore[arg-type]
 
 
@@ -155,9 +161,13 @@ _DEAF = HostProblem(
     Reason.EVENT_HUB_UNREACHABLE, "spec.eventHub", "the hub did not answer for 20 s", ("orders-host-1",), 2, TIME
 )
 _BEFORE = Condition(
-    type=ConditionType.SPARK_HEALTHY, status="True", reason=Reason.PROGRESSING,
-    message=f"batch 7 (40 files): attempt 2 runs: {APPLICATION}", last_transition_time=TIME, observed_generation=1,
-)  # fmt: skip
+    type=ConditionType.SPARK_HEALTHY,
+    status="True",
+    reason=Reason.PROGRESSING,
+    message=f"batch 7 (40 files): attempt 2 runs: {APPLICATION}",
+    last_transition_time=TIME,
+    observed_generation=1,
+)
 _SPARK = SparkFacts(enabled=True)
 _STUCK = (StuckPod("orders-host-1", "node-7", TIME), StuckPod("orders-host-3", "", TIME))
 SITUATIONS: tuple[Facts, ...] = (

@@ -35,7 +35,8 @@ TAIL = f"""
 All other kinds do not fit: a string is no number except for `DECIMAL`, and `1` is not true. Other types are refused.
 
 **Null and absent names** are null in the column. In a column with `NOT NULL` they do not fit; so a document of
-another kind, such as `{{}}`, is told apart by a column that it must have. Names are compared with their case.
+another kind, such as `{{}}`, is recognised by a required column that it does not have. Names are compared with
+their case.
 
 **Times.** `times` names the form of `TIMESTAMP` columns, with a dot before the field of a `STRUCT`, also in an
 `ARRAY` or `MAP`. Without it, the form is `Iso8601`, and a number does not fit, because its unit is unknown. A time

@@ -69,7 +69,7 @@ def attack(cluster: Cluster, name: str) -> Outcome:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_its_token_opens_nothing_but_pods_of_its_namespace(name: str, cluster: Cluster) -> None:
+def test_its_token_gives_access_to_pods_of_its_namespace_only(name: str, cluster: Cluster) -> None:
     assert isinstance(attack(cluster, name), Refused)
 
 

@@ -26,7 +26,7 @@ ALERTS = {
     for rule in group["rules"]
 }
 _METRIC = re.compile(r"eventconsumer_[a-z_]+")
-_PACKAGES = re.compile(r"eventconsumer_(api|storage|operator|processor|spark|demo|cli|io_consumer)\b")
+_PACKAGES = re.compile(r"eventconsumer_(api|storage|operator|processor|host|tools|audit|spark|demo|cli|io_consumer)\b")
 
 
 def field(path: str) -> bool:
@@ -59,7 +59,7 @@ def known_words() -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_fields_exist(page: Path) -> None:
     for name in names(page):
-        for path in re.findall(r"(?<![\w.])((?:spec|status)\.[A-Za-z][\w.\[\]]*[\w\]])", name):
+        for path in re.findall(r"(?<![\w./])((?:spec|status)\.[A-Za-z][\w.\[\]]*[\w\]])", name):
             if not path.startswith(("status.phase",)) and "jsonpath" not in name:
                 assert field(path), f"{page.relative_to(ROOT)}: there is no field {path}"
 
@@ -87,7 +87,10 @@ def test_a_metric_is_on_the_panel_that_a_page_names() -> None:
 def test_files_exist(page: Path) -> None:
     for name in names(page):
         path = name.partition("::")[0].rstrip("/")
-        if re.fullmatch(r"(tests|helm|docs|kustomize|gitops|examples|crds|spark|local|requirements)/[\w./-]+", path):
+        if re.fullmatch(
+            r"(tests|helm|docs|kustomize|gitops|examples|crds|storage|operator|processor_image|cli|spark|local|requirements)/[\w./-]+",
+            path,
+        ):
             assert (ROOT / path).exists(), f"{page.relative_to(ROOT)}: {path} does not exist"
 
 

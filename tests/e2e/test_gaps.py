@@ -53,7 +53,7 @@ def plugin(demo: Demo) -> Iterator[Plugin]:
     demo.cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found")
 
 
-def test_lost_events_are_told_until_a_user_acknowledges_them(demo: Demo, plugin: Plugin) -> None:
+def test_lost_events_are_reported_until_a_user_acknowledges_them(demo: Demo, plugin: Plugin) -> None:
     gap = wait_for(demo, NAME, "DataGap", "True")
     assert gap["reason"] == "DataGap" and f"{LOST} events were lost" in gap["message"], gap
     until(lambda: drained(demo, "events") == 2 * READ + UNREAD - LOST, "the events that are left are in files")

@@ -113,7 +113,7 @@ def test_every_event_goes_to_the_handler_and_to_a_file(running: Demo) -> None:
     assert sorted(json.loads(booked)) == sorted(reference(number) for number in range(ORDERS) if number != BAD)
 
 
-def test_what_it_rejects_is_a_dead_letter_that_is_told(running: Demo) -> None:
+def test_rejected_events_are_reported_as_dead_letters(running: Demo) -> None:
     wait_for(running, NAME, "Ready", "True")
     assert "_deadletters/" in condition(running, NAME, "Draining")["message"]
     with running.cluster.port_forward(run.BLOB_NAMESPACE, run.BLOB_SERVICE, run.BLOB_PORT) as port:

@@ -70,7 +70,7 @@ def test_two_hubs_with_one_lease_container_are_both_drained(shop: Demo) -> None:
 
 
 @pytest.mark.long
-def test_a_second_resource_on_a_chain_waits_until_the_first_is_deleted_and_goes_on(shop: Demo) -> None:
+def test_a_second_resource_on_a_chain_waits_until_the_first_is_deleted_and_continues(shop: Demo) -> None:
     apply(shop, HEIR, ORDERS, f"drained/{ORDERS}")
     stalled = wait_for(shop, HEIR, "Stalled", "True")
     assert stalled["reason"] == "ChainInUse", stalled

@@ -38,7 +38,7 @@ def served(demo: Demo) -> Iterator[Demo]:
     demo.cluster.run("kubectl", "delete", "namespace", OLD, NEW, "--ignore-not-found")
 
 
-def test_an_open_batch_goes_on_in_another_namespace_and_batches_frozen_before_are_reprocessed(served: Demo) -> None:
+def test_an_open_batch_continues_in_another_namespace_and_batches_frozen_before_are_reprocessed(served: Demo) -> None:
     before = shop_in(served, OLD)
     before.publish()
     first = before.until_processed()

@@ -124,7 +124,7 @@ def test_logs_follow_a_partition_to_its_next_owner(demo: Demo, plugin: Plugin) -
         reader.start()
     try:
         until(lambda: any(last in line for line in shown), shown)
-        scale(demo, 1)  # a pod that only starts anew may have its partitions back before anybody looks
+        scale(demo, 1)  # a pod that only starts again may have its partitions back before anybody looks
         until(lambda: any(f"partition {partition} moved from {last} to {first}" in line for line in said), said)
         until(lambda: any(first in line and f"[{partition}] lease" in line for line in shown), shown)
     finally:
@@ -146,7 +146,7 @@ def test_suspend_and_resume_wait_until_it_is_so(demo: Demo, plugin: Plugin) -> N
     ran = plugin.run("resume", NAME, "--wait")
     assert ran.returncode == 0, ran.stderr
     until(lambda: both_read(plugin), "both hosts read two partitions again")
-    # What was drained before is drained: the files go on where they ended.
+    # What was drained before is drained: the files continue where they ended.
     assert plugin.json("top", NAME, "--once")["drained"]["events"] == EVENTS
 
 

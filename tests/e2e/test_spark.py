@@ -60,7 +60,7 @@ def uses_the_archive(shop: SparkShop, pod: str) -> bool:
 
 
 @pytest.mark.long
-def test_a_resource_that_is_applied_again_while_its_driver_runs_goes_on_with_the_batch(shop: SparkShop) -> None:
+def test_a_resource_applied_again_while_its_driver_runs_continues_the_batch(shop: SparkShop) -> None:
     shop.publish()
     shop.running("driver")
     open_batch = shop.spark()["lastBatch"]
@@ -271,7 +271,7 @@ def test_executors_of_a_resident_driver_end_while_it_waits_and_come_back_with_pl
 
 
 @pytest.mark.long
-def test_an_image_that_is_missing_is_told_and_healed_by_the_right_one(shop: SparkShop) -> None:
+def test_a_missing_image_is_reported_and_the_right_one_is_used(shop: SparkShop) -> None:
     upgrade(shop.demo, "--set", f"sparkImagePrefixes={{{MISSING_IMAGE}}}")
     shop.apply(application={"image": MISSING_IMAGE})
     shop.publish()
@@ -287,7 +287,7 @@ def test_an_image_that_is_missing_is_told_and_healed_by_the_right_one(shop: Spar
 
 
 @pytest.mark.long
-def test_a_quota_that_refuses_the_driver_is_told_and_passes(shop: SparkShop) -> None:
+def test_a_quota_that_refuses_the_driver_is_reported_until_it_allows_it(shop: SparkShop) -> None:
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -299,7 +299,7 @@ def test_a_quota_that_refuses_the_driver_is_told_and_passes(shop: SparkShop) -> 
     found = shop.until(lambda: shop.healthy()["status"] == "False" and shop.healthy(), "the condition tells of it")
     assert found["reason"] == "SparkWaiting" and "quota" in found["message"], found
     shop.cluster.kubectl("delete", "resourcequota", "tight")
-    shop.apply(timeoutSeconds=600)  # any change has what waits tried anew, where the Job controller would wait longer
+    shop.apply(timeoutSeconds=600)  # any change has what waits tried again, where the Job controller would wait longer
     shop.until_processed()
 
 

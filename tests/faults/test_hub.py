@@ -89,7 +89,7 @@ def test_17_rival_reader_with_a_higher_epoch(stage: Stage) -> None:
         before = len(logged(host, "attached"))
         time.sleep(5)
         assert len(logged(host, "attached")) - before <= 4  # bounded
-        assert list(behind(orders)) == ["0"]  # the other partition goes on
+        assert list(behind(orders)) == ["0"]  # the other partition continues
         assert leases(orders)["0"]["epoch"] < 1000  # no race of epochs
     stage.settled(orders, 400, 90)
     wait_until(lambda: not host.report().problems, "no problem is left")

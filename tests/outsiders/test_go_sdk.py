@@ -134,7 +134,7 @@ def owners(orders: Consumer) -> Counter[bool]:
     return Counter("epoch" in facts for facts in found if facts.get("ownerid"))
 
 
-def test_ours_goes_on_at_the_checkpoints_of_go_and_go_at_ours(orders: Consumer, go: Start) -> None:
+def test_ours_continues_at_the_checkpoints_of_go_and_go_at_ours(orders: Consumer, go: Start) -> None:
     first_part = publish(orders, 10)
     first = go("go-0")
     wait_until(lambda: reached(first) == first_part, ("Go reads the first part", first))

@@ -1,7 +1,7 @@
 """The invariants, judged from outside: from every change of every blob, and from what hosts send.
 
 One checker judges one chain: the files of one hub, and its leases. Nothing of the product is used here: names, bodies
-and metadata are read by what the formats say. Events are told apart by their bodies (`history.py`), never by their
+and metadata are read by what the formats say. Events are identified by their bodies (`history.py`), never by their
 numbers. Each change is judged at the moment it is made, so a violation that a later change would hide is seen too.
 
     S1 a committed slot, genesis record, manifest or commit record never changes; only a tombstone may replace a file

@@ -243,7 +243,7 @@ class SimHost:
         )
 
     async def _session(self, info: HubInfo, segments: Sequence[HubSegment], identity: str) -> None:
-        """Drain until stopped, or until the chain is another resource's or goes on elsewhere; see `Host._session`."""
+        """Drain until stopped, or until the chain is another resource's or continues elsewhere; see `Host._session`."""
         config, sink = self._config, self._sink
         work = PumpDependencies(
             owner=self.owner,

@@ -55,7 +55,7 @@ class NamedHub(FakeHub):
         self.set_clocks()
 
     def set_clocks(self) -> None:
-        """Give each partition the clock of its broker; again when partitions were added or made anew."""
+        """Give each partition the clock of its broker; again when partitions were added or made again."""
         for name, partition in self.partitions.items():
             partition.clock = partial(self.time, name)
 
@@ -403,7 +403,7 @@ class Stream:
     # --- how it is ---
 
     def parted(self) -> set[str]:
-        """Partitions whose newest file ends with an event that vanished: they must not go on."""
+        """Partitions whose newest file ends with an event that vanished: they must not continue."""
         return {partition for partition, chain in self.newest().items() if chain.end and chain.end.lost is not None}
 
     def newest(self) -> dict[str, ChainSeen]:

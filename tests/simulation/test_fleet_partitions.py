@@ -228,7 +228,7 @@ def test_a_host_that_hangs_loses_its_partitions_when_its_leases_expire_though_th
 
 
 @EITHER
-def test_when_the_operator_falls_silent_the_leases_go_on_alone(layout: str) -> None:
+def test_when_the_operator_is_silent_the_leases_decide_alone(layout: str) -> None:
     async def test(fleet: Fleet) -> None:
         await started(8, 2, told=True)(fleet)
         for task in fleet.telling:

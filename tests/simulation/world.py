@@ -233,7 +233,7 @@ class World:
                     consumer.start(0)
 
     def accept(self, stream: Stream) -> None:
-        """A person stops all hosts of a stream, and goes on with the events that the hub has now."""
+        """A person stops all hosts of a stream, and continues with the events that the hub has now."""
         theirs = [consumer for consumer in self.consumers if consumer.stream is stream]
         for consumer in theirs:
             for host in consumer.alive():

@@ -56,11 +56,6 @@ def rate(per_second: float | None) -> str:
     return f"{per_second:.1f}" if 0 < per_second < 9.95 else f"{per_second:,.0f}"
 
 
-def plural(number: int, one: str, many: str = "") -> str:
-    """1 host, 2 hosts."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def time_of(text: str | None) -> datetime | None:
     """A time as the API server writes it."""
     return datetime.fromisoformat(text) if text else None

@@ -249,8 +249,10 @@ class Plan:
         """
         stored = self.load.bytes * PARQUET_RATIO * DAY_SECONDS * kept_days
         return {
-            "hosts, reserved CPU": self.load.hosts * max(self.request_cores, self.cores / self.load.hosts)
-            * HOURS_PER_MONTH * prices.core_hour,
+            "hosts, reserved CPU": self.load.hosts
+            * max(self.request_cores, self.cores / self.load.hosts)
+            * HOURS_PER_MONTH
+            * prices.core_hour,
             "hosts, reserved memory": self.load.hosts * self.request_mib / 1024 * HOURS_PER_MONTH * prices.gib_hour,
             "Spark, CPU": self.spark_cores * HOURS_PER_MONTH * prices.core_hour,
             "storage, writes and listings": self.requests.writes * MONTH_SECONDS / 10_000 * prices.writes,
@@ -258,7 +260,7 @@ class Plan:
             "storage, files": stored / 1e9 * prices.gb_month,
             "hub, throughput units": self.units * HOURS_PER_MONTH * prices.unit_hour,
             "hub, events": self.load.rate * MONTH_SECONDS / 1e6 * prices.million_events,
-        }  # fmt: skip
+        }
 
 
 def plan(spec: EventConsumerSpec, rate: float, event_bytes: float, partitions: int, hosts: int | None = None) -> Plan:
@@ -360,24 +362,34 @@ def _spark_cores(spark: Spark | None, load: Load, batches_per_day: float) -> flo
 def _limits(load: Load, cores: float, requests: Requests) -> tuple[Limit, ...]:
     found = (
         Limit(
-            "cores of one host", cores / load.hosts, 1.0,
+            "cores of one host",
+            cores / load.hosts,
+            1.0,
             "the lag grows although CPU is free on the node: add hosts, up to one for each partition",
         ),
         Limit(
-            "throughput units of a Standard namespace", _units(load), STANDARD_UNITS,
+            "throughput units of a Standard namespace",
+            _units(load),
+            STANDARD_UNITS,
             "publishers receive ServerBusy and the lag grows: use the Premium or Dedicated tier",
         ),
         Limit(
-            "partitions of a Standard Event Hub", load.partitions, STANDARD_PARTITIONS,
+            "partitions of a Standard Event Hub",
+            load.partitions,
+            STANDARD_PARTITIONS,
             "the hub cannot be created: use the Premium or Dedicated tier",
         ),
         Limit(
-            "requests per second of a storage account", requests.total, STORAGE_REQUESTS,
+            "requests per second of a storage account",
+            requests.total,
+            STORAGE_REQUESTS,
             "commits are retried and the lag grows: raise sink.roll, or use another account for each consumer",
         ),
         Limit(
-            "bytes per second into a storage account", load.bytes * PARQUET_RATIO, STORAGE_INGRESS_BYTES,
+            "bytes per second into a storage account",
+            load.bytes * PARQUET_RATIO,
+            STORAGE_INGRESS_BYTES,
             "commits are retried and the lag grows: ask for a higher limit, or use several consumers and accounts",
         ),
-    )  # fmt: skip
+    )
     return tuple(sorted(found, key=lambda limit: -limit.share))

@@ -20,9 +20,22 @@ Schema = dict[str, Any]
 
 # Keywords with the same meaning in a structural schema.
 _KEPT = {
-    "type", "description", "format", "enum", "pattern", "required",
-    TOLD, "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "minProperties", "maxProperties",
-}  # fmt: skip
+    "type",
+    "description",
+    "format",
+    "enum",
+    "pattern",
+    "required",
+    TOLD,
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+}
 _EXTENSIONS = "x-kubernetes-"
 
 # StatefulSet pods carry a label of the form <name>-host-<10 characters>, which may have 63; Services need a DNS label.

@@ -188,9 +188,13 @@ def limited_session(
     loop = asyncio.get_running_loop()
     made._factory = functools.partial(LimitedResponses, loop, answer_bytes, chunked)  # type: ignore[assignment]
     return aiohttp.ClientSession(
-        connector=made, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False, trust_env=False,
+        connector=made,
+        timeout=timeout,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        trust_env=False,
         **_LIMITS,
-    )  # fmt: skip
+    )
 
 
 def _small_socket(info: tuple[Any, ...]) -> socket.socket:

@@ -30,8 +30,17 @@ ENV_PREFIX = "APP_"
 ENV_PREFIX_PATTERN = r"^[A-Z][A-Z0-9_]*_$"
 """Form of the prefixes of variables that an administrator allows."""
 OWN_ENV_WORDS = (
-    "AZURE", "EVENTCONSUMER", "HTTP", "HTTPS", "KUBERNETES", "MALLOC", "NO", "POD", "PYSPARK", "SPARK",
-)  # fmt: skip
+    "AZURE",
+    "EVENTCONSUMER",
+    "HTTP",
+    "HTTPS",
+    "KUBERNETES",
+    "MALLOC",
+    "NO",
+    "POD",
+    "PYSPARK",
+    "SPARK",
+)
 """First words of the variables that operator, images, Kubernetes and the webhook of workload identity set in pods. An
 administrator cannot allow them."""
 MOUNT_FOLDERS = ("/config/", "/secrets/", "/mnt/")

@@ -20,7 +20,14 @@ _VALUE = r"(?:[^\s;&,\"'\\]|\\(?![\"']))+"
 _NAMES = "|".join(
     (
         # Of connection strings, of queries (OAuth, SAS), of properties. A name may end with one of these.
-        "Shared(?:Access)?Key", "SharedAccessSignature", "sig", "se?cret", "password", "passwd", "pwd", "passphrase",
+        "Shared(?:Access)?Key",
+        "SharedAccessSignature",
+        "sig",
+        "se?cret",
+        "password",
+        "passwd",
+        "pwd",
+        "passphrase",
         "client_assertion",
         # Behind a word, `token: ` is the end of a sentence: `no key token: create it`.
         rf"token(?={_QUOTE}\s*=|%(?:25)*3D|\\*[\"']|%(?:25)*22)|(?<=[a-z0-9][-_])token",
@@ -28,7 +35,7 @@ _NAMES = "|".join(
         # Headers for credentials, such as X-Shop-Key; x-opt-partition-key is an annotation of events.
         r"(?<![a-z0-9])x-(?!opt-)[a-z0-9-]{0,60}(?:key|auth|signature|credentials?)",
     )
-)  # fmt: skip
+)
 _SECRETS = re.compile(
     rf"(?i)(?P<name>{_NAMES})(?P<sep>{_SEPARATOR})(?P<quote>{_QUOTE})(?:SharedAccessSignature\s+)?{_VALUE}"
 )

@@ -17,10 +17,14 @@ ABNORMAL_TRUE = frozenset({ConditionType.RECONCILING, ConditionType.STALLED, Con
 
 AS_WANTED = frozenset(
     {
-        Reason.AVAILABLE, Reason.IDLE, Reason.DISABLED, Reason.SUSPENDED, Reason.SCALED_TO_ZERO,
+        Reason.AVAILABLE,
+        Reason.IDLE,
+        Reason.DISABLED,
+        Reason.SUSPENDED,
+        Reason.SCALED_TO_ZERO,
         Reason.GAP_ACKNOWLEDGED,
     }
-)  # fmt: skip
+)
 """Reasons that require no action, whatever the status."""
 
 _UNDER_WAY = frozenset({Reason.PROGRESSING, Reason.NO_REPORT, Reason.SPARK_RETRYING})

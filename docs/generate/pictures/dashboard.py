@@ -127,9 +127,15 @@ def _draw_stat(axes: Axes, panel: Panel, lines: Sequence[Series]) -> None:
         share = 1 / len(lines)
         axes.add_patch(pyplot.Rectangle((number * share, 0), share * 0.98, 1, color=colour, transform=axes.transAxes))
         axes.text(
-            (number + 0.5) * share, 0.5, f"{line.name}\n{text}", color="white", fontsize=11, ha="center", va="center",
+            (number + 0.5) * share,
+            0.5,
+            f"{line.name}\n{text}",
+            color="white",
+            fontsize=11,
+            ha="center",
+            va="center",
             transform=axes.transAxes,
-        )  # fmt: skip
+        )
 
 
 def _draw_lines(axes: Axes, panel: Panel, lines: Sequence[Series]) -> None:

@@ -157,7 +157,7 @@ def main() -> None:
     try:
         asyncio.run(run(settings))
     except (FleetKeyError, LeadLost, NoCluster, PortTaken) as error:
-        structlog.get_logger(__name__).error("the operator exits", error=str(error))
+        structlog.get_logger("eventconsumer_operator").error("the operator exits", error=str(error))
         sys.exit(1)
 
 

@@ -19,7 +19,7 @@ from eventconsumer_operator.kube.workqueue import WorkQueue
 from eventconsumer_operator.pace import pause_seconds
 from eventconsumer_operator.reconcile import Next, Reconciler
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
 RECONCILE_SECONDS = 60.0  # time limit of a reconcile
 FORBIDDEN_SECONDS = 60.0
@@ -98,5 +98,5 @@ class Controller:
 
 
 def _about(key: Key) -> structlog.stdlib.BoundLogger:
-    log: structlog.stdlib.BoundLogger = _log.bind(namespace=key.namespace, name=key.name)
-    return log
+    bound: structlog.stdlib.BoundLogger = log.bind(namespace=key.namespace, name=key.name)
+    return bound

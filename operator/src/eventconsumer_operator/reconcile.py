@@ -42,7 +42,7 @@ from eventconsumer_operator.resource.refusals import Refusals
 from eventconsumer_operator.rest import Rest, digest_of_objects, digest_of_reports, is_at_rest
 from eventconsumer_operator.settings import Settings
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
 CALM_SECONDS = 30.0  # a resource whose status did not change for this long is at rest, ready or stuck
 
@@ -147,7 +147,7 @@ class Reconciler:
         if self._histories is not None:
             self._histories.record(observed, status)
         for change in outcome.changes:
-            _log.info("applied", namespace=key.namespace, name=key.name, change=str(change))
+            log.info("applied", namespace=key.namespace, name=key.name, change=str(change))
         first = memory.rest is None
         memory = replace(memory, rest=None)
         if status != observed.consumer.status:

@@ -133,7 +133,11 @@ def _works(observed: Observed, status: EventConsumerStatus) -> bool:
 def _manifests(observed: Observed) -> Iterator[Manifest]:
     yield from observed.children.values()
     for found in (
-        observed.pods, observed.probes, observed.drivers, observed.executors,
-        observed.reprocess_pods, observed.replay_pods,
-    ):  # fmt: skip
+        observed.pods,
+        observed.probes,
+        observed.drivers,
+        observed.executors,
+        observed.reprocess_pods,
+        observed.replay_pods,
+    ):
         yield from found

@@ -261,7 +261,7 @@ def leases_in_use(container: str, folder: str, found: LeaseRecord, wanted: Lease
 
 
 def group_in_another_case(container: str, folder: str, group: str, others: Sequence[str]) -> Problem:
-    """There are leases of the same consumer group under another spelling: it would be read anew.
+    """There are leases of the same consumer group under another spelling: it would be read again.
 
     Args:
         container: The lease container.
@@ -274,7 +274,7 @@ def group_in_another_case(container: str, folder: str, group: str, others: Seque
     return Problem(
         field=f"{HUB}.consumerGroup",
         reason=Reason.CHECKPOINT_STORE_IN_USE,
-        message=f"container {container} has leases of this consumer group at {theirs}, and {group} would begin anew at "
+        message=f"container {container} has leases of this consumer group at {theirs}, and {group} would restart at "
         f"{start}{group}/: Event Hubs compares names of consumer groups without case, storage with case. Create the "
         f"EventConsumer with consumerGroup: {others[0]}, to continue from these leases; or, if no program uses them, "
         "delete them",

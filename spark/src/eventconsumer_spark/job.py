@@ -26,7 +26,7 @@ from eventconsumer_spark.output.layout import output_files, worth_looking
 from eventconsumer_spark.output.quarantine import describe, keep
 from eventconsumer_spark.registry.client import open_registry
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger("eventconsumer_spark")
 
 DATE = "date"
 """The column that `spark.output.partitionByDate` adds."""

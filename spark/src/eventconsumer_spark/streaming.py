@@ -28,7 +28,7 @@ from eventconsumer_spark.job import DATE, with_date
 from eventconsumer_spark.output.delta_table import compact, create, version_of
 from eventconsumer_spark.output.layout import worth_looking
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger("eventconsumer_spark")
 
 FILE = "file"
 """The column that this program adds: the blob name of the event's file."""

@@ -172,7 +172,7 @@ def test_programs_in_pods_need_a_right_and_a_node(cluster: Cluster, namespace: s
         run("editor", name)
 
 
-def test_rights_are_those_that_the_roles_give(cluster: Cluster, namespace: str) -> None:
+def test_rights_match_the_roles(cluster: Cluster, namespace: str) -> None:
     consumers = "eventconsumers.eventconsumer.io"
     pods = ("create pods", "delete pods", "create pods/exec", "get pods/exec")
     for user, missing in (("editor", set()), ("viewer", {f"patch {consumers}", f"create {consumers}", *pods})):

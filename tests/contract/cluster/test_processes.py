@@ -51,7 +51,7 @@ def test_a_recycled_pid_is_another_process() -> None:
     assert procfs.is_alive(mine.identity)
     stranger = Identity(mine.identity.pid, mine.identity.started - 1)
     assert not procfs.is_alive(stranger)
-    assert not procfs.send(stranger, signal.SIGKILL)  # had it been sent, this test would not go on
+    assert not procfs.send(stranger, signal.SIGKILL)  # had it been sent, this test would not continue
 
 
 def test_an_ended_child_is_not_alive_while_it_is_a_zombie() -> None:

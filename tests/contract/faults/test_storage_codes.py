@@ -175,7 +175,7 @@ async def test_each_code_is_a_problem_with_its_cause_and_remedy(
     assert code == "Unheard" or (found.field == location.credential.field) == (reason == "StorageUnauthorized")
 
 
-async def test_the_settings_of_the_account_are_told_by_its_answers(
+async def test_settings_of_the_account_are_recognised_by_its_responses(
     proxy: FaultProxy, blobs: AzureBlobStore, location: BlobLocation
 ) -> None:
     await blobs.ensure_container()

@@ -57,7 +57,7 @@ MESSAGE = "no container <script>alert(1)</script>: create it, or correct the nam
 
 
 def owner_of(partition: int, step: int) -> str:
-    """Two hosts at first; a third comes after 20 minutes, and the first one's pod is made anew after 40."""
+    """Two hosts at first; a third comes after 20 minutes, and the first one's pod is made again after 40."""
     host = partition % 2 if step < 80 else partition % 3
     uid = "two" if host == 0 and step >= 160 else "one"
     return f"shop/orders/orders-host-{host}.{uid}"
@@ -84,7 +84,7 @@ def _noise(one: int, other: int) -> int:
 def report_of(host: int, step: int, start: datetime) -> HostReport:
     """What a host says at a step; the first one leads."""
     owners = {str(each): owner_of(each, step) for each in range(PARTITIONS)}
-    if step == 160:  # while its pod is made anew, nobody reads what the first host read
+    if step == 160:  # while its pod is made again, nobody reads what the first host read
         owners = {partition: owner for partition, owner in owners.items() if "host-0" not in owner}
     now = start + step * STEP
     number = step // 48

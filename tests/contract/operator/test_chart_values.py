@@ -207,7 +207,7 @@ def test_cluster_scope_has_cluster_roles_and_makes_no_accounts_elsewhere() -> No
         ('scope="Cluster"',),
     ],
 )  # fmt: skip
-def test_the_record_says_what_the_operator_is_told(choice: tuple[str, ...]) -> None:
+def test_the_record_matches_the_arguments_of_the_operator(choice: tuple[str, ...]) -> None:
     told = settings_of(*choice)
     served = [f"eventconsumer:serves:{each}" if each else "eventconsumer:serves-all" for each in told.namespaces]
     for name in served:
@@ -423,6 +423,9 @@ def test_overlays_build_and_the_api_server_accepts_them(overlay: str, cluster: C
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     documents = [item for item in yaml.safe_load_all(built) if item]
+    assert of_kind(documents, "CustomResourceDefinition") == [
+        yaml.safe_load((ROOT / "crds/eventconsumers.yaml").read_text())
+    ]
     (deployment,) = of_kind(documents, "Deployment")
     namespace = deployment["metadata"]["namespace"]
     assert namespace != "eventconsumer-system", "the overlay moves the operator"

@@ -103,7 +103,7 @@ async def test_hosts_that_a_quota_refuses_need_an_action_for_as_long_as_it_lasts
         assert condition(status, "Ready") == ("False", "HostsFailing")
         assert condition(status, "HostsAvailable") == ("False", "HostsFailing")
 
-        # The Events expire, and the operator starts anew: pods are still missing, for the same reason.
+        # The Events expire, and the operator starts again: pods are still missing, for the same reason.
         world.operator.stop(signal.SIGTERM)
         await world.kubectl("delete", "events", "--all")
         world.operator.start()

@@ -28,7 +28,7 @@ async def versions(world: World) -> list[str]:
     return [(await world.get(kind, name))["metadata"]["resourceVersion"] for kind, name in kinds]
 
 
-async def test_a_watch_that_died_is_named_and_the_lists_go_on(
+async def test_a_watch_that_died_is_named_and_lists_continue(
     cluster: Cluster, api: KubernetesApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     namespace = cluster.namespace()

@@ -13,7 +13,7 @@ from tests.support.secrets import LEAKS, ORDINARY
 
 ROOT = Path(__file__).parents[3]
 BEGIN = "import logging; from eventconsumer_spark.program.environment import set_up_log"
-SAY = "logging.getLogger('eventconsumer.spark').warning('batch %d goes on', 3)"
+SAY = "logging.getLogger('eventconsumer_spark').warning('batch %d goes on', 3)"
 
 
 def said(*lines: str) -> list[str]:
@@ -31,7 +31,7 @@ def entry(line: str) -> dict[str, Any]:
 def test_json_lines_first_without_and_then_with_the_resource() -> None:
     job = "from types import SimpleNamespace as N; job = N(resource=N(namespace='shop', name='orders'))"
     first, second = map(entry, said("set_up_log()", SAY, job, "set_up_log(job)", SAY))
-    assert (first["message"], first["level"], first["logger"]) == ("batch 3 goes on", "warning", "eventconsumer.spark")
+    assert (first["message"], first["level"], first["logger"]) == ("batch 3 goes on", "warning", "eventconsumer_spark")
     assert "namespace" not in first
     assert (second["namespace"], second["name"], second["message"]) == ("shop", "orders", "batch 3 goes on")
 

@@ -204,7 +204,7 @@ def test_lost_processes_come_back_and_objects_stay(cluster: Cluster) -> None:
     "containers_die",
     [pytest.param(False, marks=pytest.mark.long, id="containers-survive"), pytest.param(True, id="containers-die")],
 )
-def test_a_dead_cluster_is_swept_away_and_started_anew(cluster: Cluster, *, containers_die: bool) -> None:
+def test_a_dead_cluster_is_removed_and_started_again(cluster: Cluster, *, containers_die: bool) -> None:
     if not cluster.kubectl("get", "namespace", "probe", "--ignore-not-found"):
         start_probe()
     victims = [record.identity for record in cluster.processes.alive().values()]

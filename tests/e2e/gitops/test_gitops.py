@@ -62,8 +62,8 @@ class GitOps:
 
 def operator() -> list[dict[str, Any]]:
     """The Kustomize bases with the images of this build and in one namespace, as a user's pipeline renders them."""
-    files = ("base/crd.yaml", "base/operator.yaml", "served/namespace.yaml")
-    documents = [item for name in files for item in yaml.safe_load_all((ROOT / "kustomize" / name).read_text())]
+    files = ("crds/eventconsumers.yaml", "kustomize/base/operator.yaml", "kustomize/served/namespace.yaml")
+    documents = [item for name in files for item in yaml.safe_load_all((ROOT / name).read_text())]
     text = json.dumps(documents).replace('"eventconsumer-system"', f'"{NAMESPACE}"')
     text = text.replace('"event-consumers"', f'"{NAMESPACE}"').replace("=event-consumers", f"={NAMESPACE}")
     text = text.replace("serves:event-consumers", f"serves:{NAMESPACE}")

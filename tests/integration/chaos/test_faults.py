@@ -105,7 +105,7 @@ def test_leases_are_broken_and_their_blobs_deleted(scene: Scene) -> None:
         storage.drained_until(NAME, "7")
 
 
-def test_a_frozen_process_is_found_by_the_name_of_its_pod_and_goes_on(scene: Scene) -> None:
+def test_a_frozen_process_is_found_by_its_pod_and_continues(scene: Scene) -> None:
     victims = scene.stage.pod_processes(HOST)
     assert scene.consumer.hosts[0].process.pid in [victim.pid for victim in victims]
     undo = freeze(victims)

@@ -163,7 +163,7 @@ def test_the_operator_is_scaled(stage: Stage) -> None:
         ("storage-frozen", "no pod of azurite"),
     ],
 )
-def test_the_cause_is_told_where_a_fault_has_no_target(stage: Stage, name: str, cause: str) -> None:
+def test_a_fault_without_a_target_reports_the_cause(stage: Stage, name: str, cause: str) -> None:
     populate(stage)
     with pytest.raises(NoTarget, match=cause):
         BY_NAME[name].act(stage, action(BY_NAME[name]))

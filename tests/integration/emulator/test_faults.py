@@ -1,4 +1,4 @@
-"""What a client meets when things go wrong, by its own errors and by injected faults; and that it goes on."""
+"""What a client meets when things go wrong, by its own errors and by injected faults; and that it continues."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ def test_an_unknown_hub_is_status_404_when_the_token_is_put(hub: Hub) -> None:
         consumer.get_eventhub_properties()
 
 
-async def test_an_unknown_group_or_partition_is_told_at_the_link(hub: Hub) -> None:
+async def test_an_unknown_group_or_partition_is_refused_at_the_link(hub: Hub) -> None:
     with pytest.raises(AMQPLinkError, match="ConsumerGroups/nobody") as caught:
         await attach(hub, group="nobody")
     assert caught.value.condition == b"amqp:not-found"
@@ -190,7 +190,7 @@ async def test_a_recreated_hub_is_younger_and_refuses_positions_of_the_old_one(h
     assert (await receive_aio(hub, count(1), **EARLIEST)).numbers == [0]
 
 
-def test_a_busy_hub_is_told_and_ends(hub: Hub) -> None:
+def test_a_busy_hub_is_reported_and_recovers(hub: Hub) -> None:
     hub.server.admin.busy(hub=hub.name, kind="producer")
     with hub.producer(retry_total=0) as producer, pytest.raises(EventHubError, match="server-busy"):
         producer.send_event(EventData("x"))
@@ -213,7 +213,7 @@ def test_a_failing_cbs_is_an_authentication_error(hub: Hub) -> None:
     assert hub.server.admin.counters()["cbs_failed"] > 0
 
 
-async def test_the_links_tell_who_reads(hub: Hub) -> None:
+async def test_links_identify_their_readers(hub: Hub) -> None:
     async with Reading(hub):
         found = hub.server.admin.links(hub=hub.name, kind="reader")[0]
         assert (found["partition"], found["group"], found["epoch"], found["position"]) == ("0", "$Default", None, 3)

@@ -121,7 +121,9 @@ def test_over_tls_with_a_custom_port(tmp_path: Path, certificate: tuple[Path, Pa
     server.close()
 
 
-def test_plain_bytes_to_a_tls_port_are_refused_and_it_goes_on(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+def test_plain_bytes_to_a_tls_port_are_refused_and_the_server_continues(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
     server = EmulatorProcess(tmp_path, f"--tls-cert={certificate[0]}", f"--tls-key={certificate[1]}")
     server.start()
     with socket.create_connection(("127.0.0.1", server.port), 5) as client:

@@ -118,7 +118,7 @@ class HostProcess:
         self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:

@@ -24,7 +24,7 @@ def commit_open_batch(consumer: Consumer) -> bool:
 
 
 def look(consumer: Consumer, *, deep: bool) -> AuditReport:
-    """Audit, which must find nothing wrong, and let Spark go on."""
+    """Audit, which must find nothing wrong, and let Spark continue."""
 
     report = consumer.audit(deep=deep)
     assert report.exit_code == 0, report

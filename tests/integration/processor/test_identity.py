@@ -136,7 +136,7 @@ def test_a_consumer_group_in_another_case_is_the_same_group(consumer: MakeConsum
         client.delete_blob("$default~identity.json")  # only leases, as of an EventProcessorHost
     problem = billing.host("billing-host-1").problem("CheckpointStoreInUse")
     assert problem.field == "spec.eventHub.consumerGroup"
-    assert "at $Default/, and $default would begin anew at $default/" in problem.message
+    assert "at $Default/, and $default would restart at $default/" in problem.message
 
 
 @pytest.mark.parametrize(

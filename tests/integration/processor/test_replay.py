@@ -1,4 +1,4 @@
-"""Replays beside a host that goes on draining: complete, bounded, exactly once whatever happens to them."""
+"""Replays beside a host that continues draining: complete, bounded, exactly once whatever happens to them."""
 
 import json
 import time

@@ -16,7 +16,7 @@ from tests.support.waiting import wait_until
 
 
 def publish(orders: Consumer, each: int, start: int = 0) -> None:
-    """Send `each` events to every partition, with the bodies `<number>|`; numbers go on from partition to partition."""
+    """Send `each` events to every partition, with the bodies `<number>|`; numbers continue across partitions."""
     producer = EventHubProducerClient.from_connection_string(orders.emulator.connection_string(orders.hub))
     with producer:
         for index, partition in enumerate(orders.heads()):

@@ -139,9 +139,7 @@ def test_partitions_are_shared_fairly_and_each_event_of_ours_is_in_one_file(
     assert host.terminate() == 0
 
 
-def test_ours_goes_on_behind_the_sdks_checkpoints_and_the_sdk_behind_ours(
-    consumer: MakeConsumer, sdk: StartSdk
-) -> None:
+def test_ours_continues_at_checkpoints_of_the_sdk_and_the_sdk_at_ours(consumer: MakeConsumer, sdk: StartSdk) -> None:
     orders = sdk_consumer(consumer, partitions=4)
     publish(orders, 100)
     first = sdk(orders)

@@ -104,7 +104,7 @@ def test_a_failover_that_lost_events_is_not_read_across_until_it_is_accepted(con
         r"read before is number 199, offset \S+, enqueued \S+, the last event .* number 219", problem.message
     )
     assert "kubectl eventconsumer hub accept" in problem.message
-    reached(orders, host, "1")  # it goes on
+    reached(orders, host, "1")  # it continues
     refused = accept(orders, code=2)
     assert "holds the lease of partition" in refused["why"] and refused["partitions"] == []
     assert host.terminate() == 0

@@ -1,4 +1,4 @@
-"""The tools beside real hosts: what they print, what they refuse while a host owns, where hosts go on."""
+"""The tools beside real hosts: what they print, what they refuse while a host owns, where hosts continue."""
 
 import contextlib
 import io
@@ -201,7 +201,7 @@ def test_a_signature_for_each_container_is_enough(consumer: MakeConsumer) -> Non
     assert sum(partition["events"] for partition in report["partitions"]) == 50
 
 
-def test_hosts_go_on_where_a_legacy_host_stopped(consumer: MakeConsumer) -> None:
+def test_hosts_continue_where_a_legacy_host_stopped(consumer: MakeConsumer) -> None:
     orders = prepare(consumer, "AzureSdk")
     orders.publish(40, "0")
     offset = orders.last_offset("0")

@@ -111,9 +111,7 @@ def test_fault_of_the_program_is_no_fault_of_the_files(drained: DrainedBatch, dr
     assert drained.commit() is None
 
 
-def test_driver_that_is_told_to_end_lets_the_next_one_begin(
-    drained: DrainedBatch, launch: Launch, result: Result
-) -> None:
+def test_a_terminated_driver_lets_the_next_one_begin(drained: DrainedBatch, launch: Launch, result: Result) -> None:
     drained.slot("0", 0, 50)
     job = drained.freeze()
     first = launch(job, PROGRAMS, env={"WAY": "slowly", "SECONDS_AT_WORK": "600"})
@@ -175,9 +173,7 @@ def test_program_with_a_session_of_its_own(drained: DrainedBatch, driver: Driver
 
 
 @pytest.mark.long
-def test_reprocessing_goes_on_where_it_stopped(
-    drained: DrainedBatch, driver: Driver, service: BlobServiceClient
-) -> None:
+def test_reprocess_resumes_where_it_stopped(drained: DrainedBatch, driver: Driver, service: BlobServiceClient) -> None:
     jobs = []
     for number in (1, 2, 3):
         drained.files = []

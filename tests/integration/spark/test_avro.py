@@ -68,7 +68,7 @@ def results(
     return fitting, {row["sequence_number"]: row["cause"] for row in split.unfit.collect()}
 
 
-def test_versions_of_a_schema_are_read_as_the_newest_and_errors_are_told_apart(
+def test_versions_of_a_schema_are_read_as_the_newest_and_errors_are_distinguished(
     spark: SparkSession, server: StandInRegistry
 ) -> None:
     server.schemas |= {A: json.dumps(OLD), B: json.dumps(NEW)}
@@ -126,7 +126,7 @@ def test_the_frame_of_confluent_and_a_reader_schema_of_the_spec(spark: SparkSess
     ]
     reader = json.dumps(OLD | {"fields": [NOTE]})
     fitting, causes = results(spark, server, RegistryType.CONFLUENT, [(None, body) for body in contents], reader)
-    # A body whose fields are all null is told apart from one that does not match.
+    # A body whose fields are all null is distinguished from one that does not match.
     assert fitting == {0: {"note": None}, 1: {"note": "x"}, 2: {"note": None}}
     assert causes[3].startswith("schema 3 is not compatible with the reader schema: /name")
     assert causes[4] == "schema 4 is recursive"

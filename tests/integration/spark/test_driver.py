@@ -58,7 +58,7 @@ def test_batch_is_processed_once_and_its_commit_stays(drained: DrainedBatch, dri
     process(job, never, {})
     assert drained.commit() == commit
 
-    # Committed: nothing is done, nothing is overwritten; a resident driver goes on to the next batch until it is idle.
+    # Committed: nothing is overwritten; a resident driver continues to the next batch until it is idle.
     process(job.model_copy(update={"resident": ResidentLimits(seconds=1, max_bytes=0)}), never, {})
     assert drained.commit() == commit
 

@@ -225,7 +225,7 @@ ANY = [
 """Body, cause with a schema, what it is parsed to."""
 
 
-def test_json_with_a_schema_is_parsed_and_what_does_not_fit_is_told_apart(spark: SparkSession) -> None:
+def test_json_with_a_schema_is_parsed_and_a_misfit_is_an_error(spark: SparkSession) -> None:
     events = bodies(spark, [body for body, _, _ in ANY])
     result = split(events, Body(type=BodyType.JSON, schema="id BIGINT, name STRING, inner STRUCT<at: INT>"))
     assert result.unfit is not None
@@ -301,7 +301,7 @@ def test_what_is_not_utf_8_is_found_as_python_finds_it(spark: SparkSession) -> N
 
 
 @pytest.mark.parametrize("kind", [BodyType.JSON, BodyType.TEXT])
-def test_an_undecoded_event_is_told_apart(kind: BodyType, spark: SparkSession) -> None:
+def test_an_undecoded_event_is_distinguished(kind: BodyType, spark: SparkSession) -> None:
     events = bodies(spark, [b"{}", b"{}"]).withColumn(
         "system_properties",
         F.when(F.col("sequence_number") == 1, F.create_map(F.lit(UNDECODED), F.lit("cause"))),

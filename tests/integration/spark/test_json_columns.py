@@ -289,7 +289,7 @@ DOUBTFUL = re.compile(rb"[0-9]{16}|[0-9.]{17}|[0-9.][eE][+-]?[0-9]")
 
 
 def check(spark: SparkSession, documents: list[bytes]) -> None:
-    """Each document has the row that Python makes of it, or is told apart."""
+    """Each document has the row that Python makes of it, or is set apart with its error."""
     for document, found in zip(documents, converted(spark, documents), strict=True):
         try:
             wanted = expected(document)
@@ -381,7 +381,7 @@ CASES = [
 """Column, value, and what it becomes."""
 
 
-def test_a_value_is_exact_or_told_apart_with_column_and_type(spark: SparkSession) -> None:
+def test_a_value_is_exact_or_an_error_with_column_and_type(spark: SparkSession) -> None:
     documents = [f'{{"{name}": {value}}}'.encode() for name, value, _ in CASES]
     for (name, value, wanted), found in zip(CASES, converted(spark, documents), strict=True):
         if wanted is MISFIT:
@@ -423,7 +423,7 @@ def test_the_cause_names_column_type_and_kind(spark: SparkSession) -> None:
     assert kept == [body.decode() for body, fits in text.items() if fits]
 
 
-def test_a_time_without_an_offset_is_utc_or_told_apart(spark: SparkSession) -> None:
+def test_a_time_without_an_offset_is_utc_or_an_error(spark: SparkSession) -> None:
     body = Body(type=BodyType.JSON, schema="at TIMESTAMP")
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     try:

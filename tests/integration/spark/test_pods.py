@@ -265,7 +265,7 @@ def found_in(pods: Iterable[Manifest]) -> list[str]:
 
 @pytest.mark.parametrize("at_end", [True, False], ids=["at the end", "at the start"])
 @pytest.mark.parametrize("world", WORLDS[1:], ids=lambda world: world.name)
-def test_texts_of_users_are_nothing_but_text_in_pods_of_spark(
+def test_texts_of_users_stay_text_in_pods_of_spark(
     world: World, gateway: JavaGateway, tmp_path: Path, *, at_end: bool
 ) -> None:
     spec, plan = everything(world, at_end=at_end)

@@ -67,7 +67,7 @@ def own_errors(output: str) -> list[str]:
     return [line for line in errors if '"logger": "org.apache.' not in line]
 
 
-def test_one_driver_commits_batch_after_batch_until_it_is_told_to_end(
+def test_one_driver_commits_batch_after_batch_until_it_is_terminated(
     drained: DrainedBatch, launch: Launch, azurite: AzuriteProcess
 ) -> None:
     job = freeze(drained, 1)

@@ -76,7 +76,7 @@ class Calls:
         self._partition(hub, partition).retain_from(number)
 
     def redeliver(self, hub: str, partition: str, number: int) -> None:
-        """Let readers go on from a number."""
+        """Let readers continue from a number."""
         for reader in self._readers(hub, partition):
             reader.next = number
         self._broker.pump()

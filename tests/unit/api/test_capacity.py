@@ -42,7 +42,7 @@ LOADS = st.builds(
 @pytest.mark.parametrize("operator", [True, False], ids=["told", "silent"])
 @pytest.mark.parametrize("lease_seconds", [15, 60])
 @pytest.mark.parametrize("hosts", [1, 8, 32, 128])
-def test_requests_at_idle_are_those_that_hosts_expect(hosts: int, lease_seconds: int, operator: bool) -> None:
+def test_requests_at_idle_match_the_forecast_of_hosts(hosts: int, lease_seconds: int, operator: bool) -> None:
     load = replace(IDLE, partitions=4 * hosts, hosts=hosts, lease_seconds=lease_seconds, operator=operator)
     expected = sum(
         idle_per_hour(

@@ -150,7 +150,7 @@ def test_characters_that_look_alike_or_become_ascii_are_refused(role: str, alike
 
 
 @ALL_ROLES
-def test_other_domains_are_refused_with_what_is_allowed_and_who_can_change_it(role: str) -> None:
+def test_other_domains_are_refused_with_the_allowed_ones_and_the_remedy(role: str) -> None:
     check, suffixes, _ = ROLES[role]
     problem = check("collector.example", suffixes)
     assert problem is not None and problem.message.startswith("collector.example is not ")

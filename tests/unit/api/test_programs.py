@@ -51,7 +51,7 @@ def test_a_name_is_one_that_every_shell_knows(name: str) -> None:
         labels.SECRETS_DIR, f"{labels.SECRETS_DIR}/event-hub", "/var/run/secrets", "/run/secrets", "/mnt/a\n",
     ],
 )  # fmt: skip
-def test_folders_are_below_those_that_no_program_uses(path: str) -> None:
+def test_folders_are_below_allowed_folders(path: str) -> None:
     with pytest.raises(ValidationError):
         ProgramVolume(mount_path=path)
 

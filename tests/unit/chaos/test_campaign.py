@@ -1,4 +1,4 @@
-"""A campaign goes on whatever fails, and undoes every fault. The faults act on a list instead of a cluster."""
+"""A campaign continues whatever fails, and undoes every fault. The faults act on a list instead of a cluster."""
 
 from collections.abc import Callable
 from typing import Any, cast

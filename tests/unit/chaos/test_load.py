@@ -81,5 +81,5 @@ def test_everything_is_processed() -> None:
         (status(), {"files": AFTER}, "Spark has not processed everything"),
     ],
 )
-def test_what_is_pending_is_told(found: dict[str, Any], watermark: dict[str, Any], told: str) -> None:
+def test_pending_events_are_reported(found: dict[str, Any], watermark: dict[str, Any], told: str) -> None:
     assert told in pending(found, watermark, 10, ENDED)

@@ -327,7 +327,7 @@ def test_the_pod_of_that_program_is_like_a_driver_and_goes(shell: Shell) -> None
     assert cluster.made[0]["metadata"]["labels"]["azure.workload.identity/use"] == "true"
 
 
-def test_a_registry_that_is_not_allowed_is_told_and_not_connected_to(shell: Shell) -> None:
+def test_a_registry_that_is_not_allowed_is_reported_and_not_contacted(shell: Shell) -> None:
     cluster = with_registry(allowed="https://other.example.com")
     level, detail, remedy = of_registry(shell.run(cluster, "doctor", "orders", "--no-inside", "-o", "json"))
     assert level == "broken"
@@ -346,7 +346,7 @@ def test_a_registry_that_nobody_is_known_to_allow_is_not_connected_to(shell: She
     assert cluster.made == []
 
 
-def test_a_registry_that_no_pod_could_ask_is_told(shell: Shell) -> None:
+def test_a_registry_that_no_pod_could_ask_is_reported(shell: Shell) -> None:
     cluster = with_registry()
     cluster.objects["eventconsumers", "shop", "orders"]["status"]["effective"] = {}
     assert of_registry(shell.run(cluster, "doctor", "orders", "-o", "json"))[0] == "unknown"

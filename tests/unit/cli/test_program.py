@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from eventconsumer_api.conditions import Reason
+from eventconsumer_api.plurals import plural
 from eventconsumer_api.remedies import command
 from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_cli import completion, text
@@ -133,7 +134,7 @@ def test_numbers_as_people_read_them() -> None:
     rates = {None: "-", 0: "0", 0.25: "0.2", 12.3: "12", 1_234.4: "1,234"}
     assert {each: text.rate(each) for each in rates} == rates
     assert text.age(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 1, tzinfo=UTC)) == "1m"
-    assert text.plural(1, "batch", "batches") == "1 batch" and text.plural(2, "batch", "batches") == "2 batches"
+    assert plural(1, "batch", "batches") == "1 batch" and plural(2, "batch", "batches") == "2 batches"
 
 
 def test_the_fake_consumer_has_the_fields_of_the_models() -> None:

@@ -27,7 +27,7 @@ def namespace() -> Broker:
 
 
 def check_end(peer: Peer) -> None:
-    """After anything at all: either it goes on, or it has said why it ended and let go of everything."""
+    """After anything at all: either it continues, or it has said why it ended and let go of everything."""
     said = peer.read()
     if peer.connection.closed:
         assert isinstance(said[-1][0], Close)

@@ -184,7 +184,7 @@ async def test_three_hundred_resources_whose_hosts_never_answer_leave_time_for_t
 
 
 @virtual
-async def test_a_failure_that_goes_on_is_logged_once_and_so_is_its_end() -> None:
+async def test_a_lasting_failure_is_logged_once_and_so_is_its_end() -> None:
     async def script(key: Key, count: int) -> Next:
         if count <= 5:
             raise Transient("the API server does not answer")

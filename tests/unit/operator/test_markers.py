@@ -380,7 +380,7 @@ LISTED = {"spec.spark.application.conf{}"}
 
 
 @EACH
-def test_a_text_of_a_user_is_nothing_but_text(field: Field) -> None:
+def test_a_text_of_a_user_stays_text(field: Field) -> None:
     seen, found = False, dict[str, str]()
     for case in cases(field):
         seen |= any(True for manifest in case.made for _ in places(manifest, field.seed[1]))

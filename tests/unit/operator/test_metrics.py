@@ -35,7 +35,7 @@ def status(ready: str, lag: LagStatus) -> EventConsumerStatus:
     )
 
 
-def test_a_resource_is_told_as_its_status_says_and_leaves_nothing_behind() -> None:
+def test_metrics_of_a_resource_match_its_status_and_end_with_it() -> None:
     registry = CollectorRegistry()
     resources = Resources(registry)
 
@@ -57,7 +57,7 @@ def test_a_resource_is_told_as_its_status_says_and_leaves_nothing_behind() -> No
 
 
 @virtual
-async def test_the_queue_is_told_as_it_is_at_the_scrape() -> None:
+async def test_metrics_of_the_queue_are_read_at_the_scrape() -> None:
     registry = CollectorRegistry()
     queue: WorkQueue[Key] = WorkQueue()
     QueueState(queue, registry)

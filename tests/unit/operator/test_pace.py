@@ -42,7 +42,7 @@ def test_more_resources_are_not_more_work(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 1000, 2000, 100_000])
-def test_hosts_are_told_before_they_miss_the_operator(count: int) -> None:
+def test_hosts_get_messages_before_they_miss_the_operator(count: int) -> None:
     delays = (resting_seconds(count), moving_seconds(count), starting_seconds(count))
     longest = max(pause_seconds(delay, 1.0, now=0.5) for delay in delays)
     assert longest < LATE_SECONDS

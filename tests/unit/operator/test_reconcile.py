@@ -331,7 +331,7 @@ async def test_a_child_that_cannot_be_written_does_not_keep_the_others_from_it()
 
 
 @virtual
-async def test_what_may_not_be_listed_is_told_and_nothing_is_made_blindly() -> None:
+async def test_a_forbidden_list_is_reported_and_nothing_is_created_blindly() -> None:
     cluster = Cluster(SPEC)
     store = Store()
     operator = Reconciler(cluster.api, store, cluster.hosts, SETTINGS)

@@ -64,7 +64,7 @@ def below(**files: str) -> Layer:
         ({"ab/.wh.x": b"", ".wh.ab": b""}, {"a/x": b"1", "a/y": b"2"}),
     ],
 )
-def test_files_are_those_that_the_last_layers_leave(tmp_path: Path, above: Layer, left: dict[str, bytes]) -> None:
+def test_files_match_the_last_layers(tmp_path: Path, above: Layer, left: dict[str, bytes]) -> None:
     assert image(tmp_path / "tar", below(x="1", y="2"), above).files(lambda _: True) == left
 
 

@@ -56,8 +56,8 @@ def test_the_package_is_the_chart_with_the_release_s_images() -> None:
 def test_install_has_the_namespaces_first_and_the_bases_with_images_of_the_registry() -> None:
     base = [
         document
-        for name in ("base/crd.yaml", "base/operator.yaml", "served/namespace.yaml")
-        for document in yaml.load_all((ROOT / "kustomize" / name).read_text(), yaml.CSafeLoader)
+        for name in ("crds/eventconsumers.yaml", "kustomize/base/operator.yaml", "kustomize/served/namespace.yaml")
+        for document in yaml.load_all((ROOT / name).read_text(), yaml.CSafeLoader)
     ]
     own, served, *documents = installed({image: reference(image, VERSION, PLACEHOLDER) for image in IMAGES})
     assert [own["kind"], served["kind"]] == ["Namespace", "Namespace"]

@@ -62,7 +62,7 @@ class Gate:
         return effect() if way == "repeat" else result
 
     def step(self, way: str = "do") -> None:
-        """Let the request that waits go on in this way."""
+        """Let the request that waits continue in this way."""
         self._way = way
         self.waiting.clear()
         self._turn.set()

@@ -13,6 +13,7 @@ from eventconsumer_api import labels
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.host_report import BatchReport
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.plurals import plural
 from eventconsumer_api.remedies import command, is_good
 from eventconsumer_api.status import LaterBatchStatus, SparkStatus
 from eventconsumer_cli.commands.partitions import look_at
@@ -21,7 +22,7 @@ from eventconsumer_cli.kube.kinds import POD, name_of
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, GOOD, TITLE, WARN, table
 from eventconsumer_cli.session import Session
-from eventconsumer_cli.text import PROGRAM, age, count, duration, plural, size, time_of
+from eventconsumer_cli.text import PROGRAM, age, count, duration, size, time_of
 from eventconsumer_cli.view import Look
 
 _EXECUTOR = "executor"

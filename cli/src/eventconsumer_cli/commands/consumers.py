@@ -11,13 +11,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from eventconsumer_api.conditions import ConditionType
+from eventconsumer_api.plurals import plural
 from eventconsumer_api.remedies import Severity, worst
 from eventconsumer_cli.commands.status import names, state
 from eventconsumer_cli.kube.reports import Hosts
 from eventconsumer_cli.output import BAD, DIM, GOOD, TITLE, WARN, table
 from eventconsumer_cli.rates import WINDOW_SECONDS
 from eventconsumer_cli.session import Session
-from eventconsumer_cli.text import count, duration, part, plural, rate
+from eventconsumer_cli.text import count, duration, part, rate
 from eventconsumer_cli.view import Look
 
 _HEADERS = ("namespace", "name", "state", "hosts", "partitions", "lag", "late", "filed/s", "files")

@@ -31,8 +31,10 @@ def show(session: Session, name: ConsumerName = None) -> None:
     look = _look(session, name)
     newest = look.hosts.fleet.gaps if look.hosts.fleet else {}
     document = {
-        "gapEvents": look.gap_events, "acknowledgedGapEvents": look.acknowledged_gap_events, "newest": dict(newest),
-    }  # fmt: skip
+        "gapEvents": look.gap_events,
+        "acknowledgedGapEvents": look.acknowledged_gap_events,
+        "newest": dict(newest),
+    }
     session.out.show(document, lambda: _view(look), names([look.consumer]))
     if look.gap_events:
         session.out.note(f"`{PROGRAM} files {look.name} -n {look.namespace} --gaps` lists all of them")

@@ -68,11 +68,18 @@ def init(
     Creates only a temporary pod for the check, with the Secrets of a host. Exit code 2: the check failed.
     """
     given = {
-        "name": name, "hub": hub, "hub_namespace": hub_namespace, "consumer_group": consumer_group,
-        "hub_secret": hub_secret, "storage_secret": storage_secret, "client_id": client_id,
-        "storage_account_url": storage_account_url, "lease_container": lease_container, "sink_container": container,
+        "name": name,
+        "hub": hub,
+        "hub_namespace": hub_namespace,
+        "consumer_group": consumer_group,
+        "hub_secret": hub_secret,
+        "storage_secret": storage_secret,
+        "client_id": client_id,
+        "storage_account_url": storage_account_url,
+        "lease_container": lease_container,
+        "sink_container": container,
         "spark_output": spark_output,
-    }  # fmt: skip
+    }
     asked = {key: value for key, value in given.items() if value is not None}
     if sys.stdin.isatty():
         asked = ask(asked, lambda text, default: str(typer.prompt(text, default=default, err=True)))

@@ -17,6 +17,7 @@ from rich.text import Text
 from eventconsumer_api.capacity import DAY_SECONDS, MONTH_SECONDS, Plan, Prices
 from eventconsumer_api.capacity import plan as plan_for
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.plurals import plural
 from eventconsumer_api.v1alpha1 import KIND, EventConsumerSpec
 from eventconsumer_cli.commands.partitions import look_at
 from eventconsumer_cli.errors import Failed
@@ -24,7 +25,7 @@ from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, WARN, table
 from eventconsumer_cli.rates import Rates, total
 from eventconsumer_cli.session import Session
-from eventconsumer_cli.text import PROGRAM, count, duration, plural, rate, size
+from eventconsumer_cli.text import PROGRAM, count, duration, rate, size
 
 _NAMES = {each.name.replace("_", "-"): each.name for each in fields(Prices)}
 _PRICES = "Names and examples: " + ", ".join(
@@ -153,12 +154,17 @@ def _document(name: str, made: Plan, costs: Mapping[str, float]) -> dict[str, An
     return {
         "name": name or None,
         "load": {
-            "eventsPerSecond": load.rate, "eventBytes": load.event_bytes, "bytesPerSecond": load.bytes,
+            "eventsPerSecond": load.rate,
+            "eventBytes": load.event_bytes,
+            "bytesPerSecond": load.bytes,
             "partitions": load.partitions,
         },
         "hosts": {
-            "number": load.hosts, "needed": made.needed_hosts, "cores": round(made.cores, 4),
-            "coresOfOneHost": round(made.cores / load.hosts, 4), "mebibytesOfOneHost": round(made.mib),
+            "number": load.hosts,
+            "needed": made.needed_hosts,
+            "cores": round(made.cores, 4),
+            "coresOfOneHost": round(made.cores / load.hosts, 4),
+            "mebibytesOfOneHost": round(made.mib),
         },
         "files": {"perDay": round(load.files * DAY_SECONDS), "bytes": round(made.file_bytes)},
         "storageRequests": {
@@ -173,7 +179,7 @@ def _document(name: str, made: Plan, costs: Mapping[str, float]) -> dict[str, An
         ],
         "costsPerMonth": {item: round(cost, 2) for item, cost in costs.items()},
         "costPerMonth": round(sum(costs.values()), 2),
-    }  # fmt: skip
+    }
 
 
 def _view(name: str, made: Plan, costs: Mapping[str, float], kept_days: float) -> Iterator[RenderableType]:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from eventconsumer_api.conditions import ConditionType
 from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.plurals import plural
 from eventconsumer_api.remedies import command, is_good
 from eventconsumer_api.status import Condition, RetentionStatus
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, name_of
@@ -17,7 +18,7 @@ from eventconsumer_cli.kube.reports import Hosts, read
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, GOOD, TITLE, WARN, table
 from eventconsumer_cli.session import Session
-from eventconsumer_cli.text import PROGRAM, age, count, duration, part, plural, size
+from eventconsumer_cli.text import PROGRAM, age, count, duration, part, size
 from eventconsumer_cli.view import Look
 
 _NUMBERS = ("lag", "late", "files")

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.host_report import TableReport
+from eventconsumer_api.plurals import plural
 from eventconsumer_api.remedies import command
 from eventconsumer_api.status import TableStatus
 from eventconsumer_api.terminal import clean_line
@@ -19,7 +20,7 @@ from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, TITLE
 from eventconsumer_cli.session import Session
-from eventconsumer_cli.text import PROGRAM, age, count, duration, plural
+from eventconsumer_cli.text import PROGRAM, age, count, duration
 from eventconsumer_cli.view import Look
 
 _FIELD = "spec.sink.table"

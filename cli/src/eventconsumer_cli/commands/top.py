@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from eventconsumer_api.conditions import ConditionType
+from eventconsumer_api.plurals import plural
 from eventconsumer_api.remedies import is_good
 from eventconsumer_cli.commands.consumers import Consumers, Order, State
 from eventconsumer_cli.commands.partitions import explain_silence, look_at
@@ -22,7 +23,7 @@ from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, TITLE, WARN, Format, table
 from eventconsumer_cli.rates import Rate, Rates, total
 from eventconsumer_cli.session import Session
-from eventconsumer_cli.text import age, count, duration, part, plural, rate, size
+from eventconsumer_cli.text import age, count, duration, part, rate, size
 from eventconsumer_cli.view import Look, Partition
 
 _HEADERS = ("partition", "owner", "lag", "late", "in/s", "filed/s", "next", "last event", "files")
@@ -170,13 +171,16 @@ def document(look: Look, rates: Rates) -> dict[str, Any]:
         "lag": {"events": events, "seconds": seconds},
         "rates": _rate_document(total(by_partition)),
         "drained": {
-            "files": files, "events": drained, "bytes": size_, "lastFileTime": last.isoformat() if last else None
+            "files": files,
+            "events": drained,
+            "bytes": size_,
+            "lastFileTime": last.isoformat() if last else None,
         },
         "spark": spark.model_dump(mode="json", by_alias=True, exclude_none=True) if spark else None,
         "partitions": [
             each.document() | {"rates": _rate_document(by_partition.get(each.id))} for each in look.partitions()
         ],
-    }  # fmt: skip
+    }
 
 
 def _rate_document(found: Rate | None) -> dict[str, float] | None:
@@ -221,21 +225,29 @@ def _head(look: Look, rates: Rate | None) -> list[Text]:
     hub = look.consumer["spec"]["eventHub"].get("name") or ""
     lines = [
         Text.assemble(
-            (look.name, TITLE), "  ", state_of(look), f"  hub {hub}" if hub else "",
+            (look.name, TITLE),
+            "  ",
+            state_of(look),
+            f"  hub {hub}" if hub else "",
             f"  hosts {status.hosts.ready}/{status.hosts.desired}  partitions {part(owned, known)}",
             (f"  {look.now.astimezone():%H:%M:%S}", DIM),
         ),
         Text.assemble(
-            ("lag ", DIM), f"{count(events)} events, {duration(seconds)} late", ("   in ", DIM),
-            f"{rate(rates.received if rates else None)}/s", ("   filed ", DIM),
+            ("lag ", DIM),
+            f"{count(events)} events, {duration(seconds)} late",
+            ("   in ", DIM),
+            f"{rate(rates.received if rates else None)}/s",
+            ("   filed ", DIM),
             f"{rate(rates.filed if rates else None)}/s",
         ),
         Text.assemble(
-            ("files ", DIM), f"{count(files)}, {count(drained)} events, {size(size_)}",
+            ("files ", DIM),
+            f"{count(files)}, {count(drained)} events, {size(size_)}",
             f", newest {age(last, look.now)} ago" if last else "",
-            ("   new ", DIM), f"{rate(rates.files * 60 if rates else None)}/min",
+            ("   new ", DIM),
+            f"{rate(rates.files * 60 if rates else None)}/min",
         ),
-    ]  # fmt: skip
+    ]
     if status.spark:
         lines.append(_spark(look))
     ready = status.condition(ConditionType.READY)

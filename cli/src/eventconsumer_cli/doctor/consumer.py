@@ -37,8 +37,11 @@ def look(cluster: Cluster, toolbox: Toolbox | None, consumer: Manifest) -> Itera
     """
     about = f"{namespace_of(consumer)}/{name_of(consumer)}"
     findings = [
-        *judge_status(consumer), *secrets(cluster, consumer), *inputs(cluster, consumer), *pods(cluster, consumer),
-    ]  # fmt: skip
+        *judge_status(consumer),
+        *secrets(cluster, consumer),
+        *inputs(cluster, consumer),
+        *pods(cluster, consumer),
+    ]
     if toolbox is not None:
         findings += inside(toolbox, consumer)
     findings += registry.look(cluster, toolbox, consumer)

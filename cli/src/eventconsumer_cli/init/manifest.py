@@ -172,8 +172,9 @@ def _check(answers: Answers) -> None:
             "starting with a letter"
         )
     if answers.client_id and (answers.hub_secret or answers.storage_secret):
-        raise Failed("either Secrets or a workload identity: --client-id goes with neither --hub-secret nor "
-                     "--storage-secret")  # fmt: skip
+        raise Failed(
+            "either Secrets or a workload identity: --client-id goes with neither --hub-secret nor --storage-secret"
+        )
     if not answers.client_id and not (answers.hub_secret and answers.storage_secret):
         raise Failed("specify a credential: --hub-secret and --storage-secret, or --client-id")
     if answers.client_id and not (answers.hub and answers.hub_namespace and answers.storage_account_url):

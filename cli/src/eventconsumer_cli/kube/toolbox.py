@@ -25,8 +25,14 @@ from eventconsumer_cli.kube.tool import Place, Tool
 LIFETIME_SECONDS = 3600
 START_SECONDS = 180.0
 _POLL_SECONDS = 0.5
-_HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError",
-             "ImagePullBackOff", "RunContainerError")  # fmt: skip
+_HOPELESS = (
+    "ErrImageNeverPull",
+    "InvalidImageName",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "ImagePullBackOff",
+    "RunContainerError",
+)
 
 Say = Callable[[str], object]
 

@@ -42,8 +42,15 @@ class Memory:
 # that are being read 100 MiB.
 DEEP_MEMORY = Memory("256Mi", "1Gi")
 _NOT_FOR_TOOLS = (
-    "ports", "startupProbe", "readinessProbe", "livenessProbe", "lifecycle", "args", "command", "envFrom",
-)  # fmt: skip
+    "ports",
+    "startupProbe",
+    "readinessProbe",
+    "livenessProbe",
+    "lifecycle",
+    "args",
+    "command",
+    "envFrom",
+)
 
 
 def tool_labels(consumer: str = "", component: str = labels.COMPONENT_TOOL) -> dict[str, str]:

@@ -94,8 +94,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--port-file", type=Path, help="write the ports to this file as JSON when the emulator listens")
     add("--hub", action="append", default=[], metavar="NAME=PARTITIONS", help="create a hub; may be repeated")
     add("--consumer-group", action="append", default=[], metavar="HUB=A,B", help="consumer groups beside $Default")
-    add("--policy", action="append", default=[], metavar="NAME=KEY:RIGHTS", help="shared access policy; default: "
-        "RootManageSharedAccessKey=SAS_KEY_VALUE:Manage")  # fmt: skip
+    add(
+        "--policy",
+        action="append",
+        default=[],
+        metavar="NAME=KEY:RIGHTS",
+        help="shared access policy; default: RootManageSharedAccessKey=SAS_KEY_VALUE:Manage",
+    )
     add("--allow-jwt", action="store_true", help="accept bearer tokens, without verifying them")
     add("--tls-cert", help="PEM certificate; enables TLS")
     add("--tls-key", help="PEM key of the certificate")

@@ -68,29 +68,79 @@ def _boolean(data: bytes, pos: int) -> bool:
 
 
 _FIXED: dict[int, tuple[int, Callable[[bytes, int], Any]]] = {
-    0x40: _constant(None), 0x41: _constant(True), 0x42: _constant(False),
-    0x43: _constant(UInt(0)), 0x44: _constant(ULong(0)),
-    0x50: _number(UByte, "B"), 0x51: _number(Byte, "b"), 0x52: _number(UInt, "B"), 0x53: _number(ULong, "B"),
-    0x54: _number(Int, "b"), 0x55: _number(Long, "b"), 0x56: (1, _boolean),
-    0x60: _number(UShort, "H"), 0x61: _number(Short, "h"),
-    0x70: _number(UInt, "I"), 0x71: _number(Int, "i"), 0x72: _number(Float, "f"), 0x73: (4, _char),
+    0x40: _constant(None),
+    0x41: _constant(True),
+    0x42: _constant(False),
+    0x43: _constant(UInt(0)),
+    0x44: _constant(ULong(0)),
+    0x50: _number(UByte, "B"),
+    0x51: _number(Byte, "b"),
+    0x52: _number(UInt, "B"),
+    0x53: _number(ULong, "B"),
+    0x54: _number(Int, "b"),
+    0x55: _number(Long, "b"),
+    0x56: (1, _boolean),
+    0x60: _number(UShort, "H"),
+    0x61: _number(Short, "h"),
+    0x70: _number(UInt, "I"),
+    0x71: _number(Int, "i"),
+    0x72: _number(Float, "f"),
+    0x73: (4, _char),
     0x74: _raw(Decimal32, 4),
-    0x80: _number(ULong, "Q"), 0x81: _number(Long, "q"), 0x82: _number(float, "d"), 0x83: _number(Timestamp, "q"),
+    0x80: _number(ULong, "Q"),
+    0x81: _number(Long, "q"),
+    0x82: _number(float, "d"),
+    0x83: _number(Timestamp, "q"),
     0x84: _raw(Decimal64, 8),
-    0x94: _raw(Decimal128, 16), 0x98: _raw(lambda raw: uuid.UUID(bytes=raw), 16),
-}  # fmt: skip
+    0x94: _raw(Decimal128, 16),
+    0x98: _raw(lambda raw: uuid.UUID(bytes=raw), 16),
+}
 _TEXT: dict[int, Callable[[bytes], Any]] = {
     0x0: bytes,
     0x1: lambda raw: str(raw, "utf-8"),
     0x3: lambda raw: Symbol(str(raw, "ascii")),
 }
 _KIND_OF_ITEMS: dict[int, type] = {
-    0x40: type(None), 0x41: bool, 0x42: bool, 0x56: bool, 0x43: UInt, 0x52: UInt, 0x70: UInt,
-    0x44: ULong, 0x53: ULong, 0x80: ULong, 0x50: UByte, 0x51: Byte, 0x54: Int, 0x71: Int, 0x55: Long, 0x81: Long,
-    0x60: UShort, 0x61: Short, 0x72: Float, 0x73: Char, 0x74: Decimal32, 0x82: float, 0x83: Timestamp,
-    0x84: Decimal64, 0x94: Decimal128, 0x98: uuid.UUID, 0xA0: bytes, 0xB0: bytes, 0xA1: str, 0xB1: str,
-    0xA3: Symbol, 0xB3: Symbol, 0x45: list, 0xC0: list, 0xD0: list, 0xC1: dict, 0xD1: dict, 0xE0: Array, 0xF0: Array,
-}  # fmt: skip
+    0x40: type(None),
+    0x41: bool,
+    0x42: bool,
+    0x56: bool,
+    0x43: UInt,
+    0x52: UInt,
+    0x70: UInt,
+    0x44: ULong,
+    0x53: ULong,
+    0x80: ULong,
+    0x50: UByte,
+    0x51: Byte,
+    0x54: Int,
+    0x71: Int,
+    0x55: Long,
+    0x81: Long,
+    0x60: UShort,
+    0x61: Short,
+    0x72: Float,
+    0x73: Char,
+    0x74: Decimal32,
+    0x82: float,
+    0x83: Timestamp,
+    0x84: Decimal64,
+    0x94: Decimal128,
+    0x98: uuid.UUID,
+    0xA0: bytes,
+    0xB0: bytes,
+    0xA1: str,
+    0xB1: str,
+    0xA3: Symbol,
+    0xB3: Symbol,
+    0x45: list,
+    0xC0: list,
+    0xD0: list,
+    0xC1: dict,
+    0xD1: dict,
+    0xE0: Array,
+    0xF0: Array,
+}
 
 
 def decode(data: bytes, pos: int = 0, end: int | None = None, depth: int = 0) -> tuple[Any, int]:
@@ -228,11 +278,20 @@ def skip(data: bytes, pos: int, end: int, depth: int = 0) -> int:
 _NUMBERS: dict[type, tuple[int, struct.Struct]] = {
     kind: (code, struct.Struct(">" + fmt))
     for kind, code, fmt in (
-        (UByte, 0x50, "B"), (UShort, 0x60, "H"), (UInt, 0x70, "I"), (ULong, 0x80, "Q"),
-        (Byte, 0x51, "b"), (Short, 0x61, "h"), (Int, 0x71, "i"), (Long, 0x81, "q"), (int, 0x81, "q"),
-        (Timestamp, 0x83, "q"), (Float, 0x72, "f"), (float, 0x82, "d"),
+        (UByte, 0x50, "B"),
+        (UShort, 0x60, "H"),
+        (UInt, 0x70, "I"),
+        (ULong, 0x80, "Q"),
+        (Byte, 0x51, "b"),
+        (Short, 0x61, "h"),
+        (Int, 0x71, "i"),
+        (Long, 0x81, "q"),
+        (int, 0x81, "q"),
+        (Timestamp, 0x83, "q"),
+        (Float, 0x72, "f"),
+        (float, 0x82, "d"),
     )
-}  # fmt: skip
+}
 _SHORT_UNSIGNED = {UInt: (0x43, 0x52), ULong: (0x44, 0x53)}
 _SHORT_SIGNED = {Int: 0x54, Long: 0x55, int: 0x55}
 _VARIABLE: dict[type, int] = {bytes: 0xB0, bytearray: 0xB0, memoryview: 0xB0, str: 0xB1, Symbol: 0xB3}
@@ -304,10 +363,20 @@ def _wide(value: Any) -> tuple[int, bytes]:
 
 
 _SAMPLES: dict[type, Any] = {
-    type(None): None, bool: False, str: "", bytes: b"", list: [], dict: {}, uuid.UUID: uuid.UUID(int=0),
-    Char: Char("a"), Decimal32: Decimal32(4), Decimal64: Decimal64(8), Decimal128: Decimal128(16),
-    Array: Array(bool, ()), Symbol: Symbol(),
-}  # fmt: skip
+    type(None): None,
+    bool: False,
+    str: "",
+    bytes: b"",
+    list: [],
+    dict: {},
+    uuid.UUID: uuid.UUID(int=0),
+    Char: Char("a"),
+    Decimal32: Decimal32(4),
+    Decimal64: Decimal64(8),
+    Decimal128: Decimal128(16),
+    Array: Array(bool, ()),
+    Symbol: Symbol(),
+}
 
 
 def _items(array: Array) -> bytes:

@@ -39,7 +39,7 @@ MAX_HELD = 64 * 1024 * 1024
 HANDSHAKE_SECONDS = 60.0
 """Time limit for the client to open the connection."""
 
-_log = logging.getLogger("eventhubs_emulator")
+log = logging.getLogger(__name__)
 
 
 class State(Enum):
@@ -316,4 +316,4 @@ class Connection:
         name = f" link={link.name[:100]!r}" if link is not None else ""
         where = f" {endpoint}" if (endpoint := getattr(link, "endpoint", None)) else ""
         reason = f": {error}" if error else ""
-        _log.info("connection=%d %s%s%s%s", self.number, event, name, where, reason)
+        log.info("connection=%d %s%s%s%s", self.number, event, name, where, reason)

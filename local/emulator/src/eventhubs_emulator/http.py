@@ -16,7 +16,7 @@ MAX_BODY = 32 * 1024 * 1024
 REQUEST_SECONDS = 30.0
 
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 500: "Internal Server Error"}
-_log = logging.getLogger("eventhubs_emulator")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class JsonServer:
         except EmulatorError as error:
             return 400, {"error": str(error)}
         except Exception:
-            _log.exception("admin %s /%s failed", call.method, "/".join(call.path))
+            log.exception("admin %s /%s failed", call.method, "/".join(call.path))
             return 500, {"error": "internal error of the emulator: see its log"}
 
 

@@ -86,10 +86,14 @@ class Event(NamedTuple):
             The bytes, and the position of delivery annotations in them.
         """
         body = (
-            _SEQUENCE_NUMBER + _INT64(sequence_number)
-            + _OFFSET + bytes((len(offset),)) + offset.encode()
-            + _ENQUEUED_TIME + _INT64(enqueued_ms)
-        )  # fmt: skip
+            _SEQUENCE_NUMBER
+            + _INT64(sequence_number)
+            + _OFFSET
+            + bytes((len(offset),))
+            + offset.encode()
+            + _ENQUEUED_TIME
+            + _INT64(enqueued_ms)
+        )
         count = 6
         if self.key is not None:
             body += _KEY + encode(self.key)

@@ -130,8 +130,21 @@ class Attach(Performative):
 
     CODE = 0x12
     KINDS = (
-        str, UInt, bool, UByte, UByte, Anything, Anything, Anything, bool, UInt, ULong, Symbols, Symbols, dict,
-    )  # fmt: skip
+        str,
+        UInt,
+        bool,
+        UByte,
+        UByte,
+        Anything,
+        Anything,
+        Anything,
+        bool,
+        UInt,
+        ULong,
+        Symbols,
+        Symbols,
+        dict,
+    )
     REQUIRED = (0, 1, 2)
     name: str
     handle: int

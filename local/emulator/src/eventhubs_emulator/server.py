@@ -20,7 +20,7 @@ MAX_PENDING_FRAMES = 5000
 """Frames that may wait to be written before reading stops."""
 TICK_SECONDS = 0.5
 
-_log = logging.getLogger("eventhubs_emulator")
+log = logging.getLogger(__name__)
 
 
 class AmqpServer:
@@ -75,7 +75,7 @@ class AmqpServer:
         number, wake, written = self._last_number, asyncio.Event(), asyncio.Event()
         connection = Connection(self._broker, number, wake.set, writer.transport.abort, self._idle_ms)
         if len(self._broker.connections) >= self._max_connections:
-            _log.warning(
+            log.warning(
                 "connection=%d refused: the maximum of %d connections is reached", number, self._max_connections
             )
             writer.transport.abort()
@@ -98,14 +98,14 @@ class AmqpServer:
             # Python before 3.11.4: the transport of a TLS connection that has ended has no protocol to abort.
             with contextlib.suppress(AttributeError):
                 writer.transport.abort()
-            _log.info("connection=%d ended", number)
+            log.info("connection=%d ended", number)
 
     async def _read(self, connection: Connection, stream: Stream, wake: asyncio.Event, written: asyncio.Event) -> None:
         while not connection.closed and (data := await stream.read()):
             try:
                 connection.receive(data)
             except Exception:
-                _log.exception("connection=%d internal error", connection.number)
+                log.exception("connection=%d internal error", connection.number)
                 connection.fail(ConnectionFailed("amqp:internal-error", "The emulator failed; its log has the cause."))
             wake.set()
             while len(connection.output) > MAX_PENDING_FRAMES and not connection.closed:

@@ -93,9 +93,14 @@ def _debian(text: str, release: Mapping[str, str]) -> Iterator[Installed]:
         if source != fields["Package"]:
             qualifiers["upstream"] = source
         yield Installed(
-            "deb", release.get("ID", "debian"), fields["Package"], fields["Version"], DPKG_STATUS,
-            tuple(sorted(qualifiers.items())), fields["Maintainer"] or "",
-        )  # fmt: skip
+            "deb",
+            release.get("ID", "debian"),
+            fields["Package"],
+            fields["Version"],
+            DPKG_STATUS,
+            tuple(sorted(qualifiers.items())),
+            fields["Maintainer"] or "",
+        )
 
 
 def _coordinates(name: str, content: bytes) -> tuple[str, str, str]:

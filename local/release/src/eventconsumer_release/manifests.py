@@ -10,7 +10,7 @@ from eventconsumer_release.versions import IMAGES, PLACEHOLDER, reference
 
 NAMESPACE = "eventconsumer-system"
 SERVED_NAMESPACE = "event-consumers"
-_MANIFESTS = ("base/crd.yaml", "base/operator.yaml", "served/namespace.yaml")
+_MANIFESTS = ("crds/eventconsumers.yaml", "kustomize/base/operator.yaml", "kustomize/served/namespace.yaml")
 CHART = "helm/eventconsumer"
 _HEAD = f"""\
 # EventConsumer {{version}}: the CRD, and the operator in {NAMESPACE}, which serves the namespace
@@ -58,7 +58,7 @@ def chart_package(root: Path, images: Mapping[str, str], time: int) -> bytes:
 
 
 def install(root: Path, version: str, images: Mapping[str, str]) -> str:
-    """install.yaml: the namespaces of the operator and of EventConsumers, and the Kustomize bases, in one file.
+    """install.yaml in one file: the namespaces of the operator and of EventConsumers, the CRD, and the Kustomize bases.
 
     Args:
         root: The sources.
@@ -66,7 +66,7 @@ def install(root: Path, version: str, images: Mapping[str, str]) -> str:
         images: References of the images, by name.
     """
     parts = [_HEAD.format(version=version)]
-    parts += [(root / "kustomize" / name).read_text() for name in _MANIFESTS]
+    parts += [(root / name).read_text() for name in _MANIFESTS]
     text = "---\n".join(parts)
     for image in IMAGES:
         text = text.replace(reference(image, version, PLACEHOLDER), images[image])

@@ -72,9 +72,12 @@ def document(root: Path, version: str, commit: Commit, wheels: Mapping[str, str]
     """
     bom = _empty(f"pkg:generic/eventconsumer@{version}?commit={commit.id}", commit)
     product = Component(
-        name="eventconsumer", version=version, type=ComponentType.APPLICATION, bom_ref=f"eventconsumer@{version}",
+        name="eventconsumer",
+        version=version,
+        type=ComponentType.APPLICATION,
+        bom_ref=f"eventconsumer@{version}",
         licenses=[DisjunctiveLicense(id="Apache-2.0")],
-    )  # fmt: skip
+    )
     bom.metadata.component = product
     for name, digest in wheels.items():
         own = Pinned("pypi", "", name, version, (("sha256", digest),))

@@ -24,7 +24,7 @@ from eventconsumer_operator.kube.manifest import EVENT, EVENT_CONSUMER
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import Restart, restarts
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
 ANNOUNCED = {
     ConditionType.READY: "",
@@ -116,10 +116,13 @@ class Recorder:
                 await self._announce(observed, news, memory.counts)
             except OperatorError as error:
                 key = observed.consumer.key
-                _log.warning(
+                log.warning(
                     "failed to write a Kubernetes event; the conditions hold the same information",
-                    namespace=key.namespace, name=key.name, reason=str(news.reason), error=str(error),
-                )  # fmt: skip
+                    namespace=key.namespace,
+                    name=key.name,
+                    reason=str(news.reason),
+                    error=str(error),
+                )
 
     async def _announce(self, observed: Observed, news: News, counts: dict[str, int]) -> None:
         manifest = event(observed, news)

@@ -10,9 +10,10 @@ from datetime import datetime
 
 from eventconsumer_api import labels
 from eventconsumer_api.conditions import PodReason, Reason
+from eventconsumer_api.plurals import plural
 from eventconsumer_api.status import QuarantineStatus
 from eventconsumer_operator.conditions.facts import HostProblem, LostEvents, Silent
-from eventconsumer_operator.resource.missing import Missing
+from eventconsumer_operator.resource.missing import CAUSE_LIMIT, Missing
 from eventconsumer_operator.resource.podfailures import (
     PodCause,
     PodFailure,
@@ -71,7 +72,6 @@ NO_HOST_REPORT = "no host has reported yet"
 NO_GAP = "no events expired before they were written"
 SPARK_DISABLED = "Spark is not enabled in the spec"
 
-_CAUSE_LIMIT = 300  # of one pod's share in a message
 _EXIT_LIMIT = 100  # of a container's own words in the message of its restart
 _KILLED = 137
 _NO_LIMIT = re.compile(r"must\s+specify\s[^:]*limits\.cpu")  # of a quota
@@ -225,7 +225,7 @@ def refusal(cause: str, component: str) -> str:
         remedy = f"raise the quota, or lower {field}"
     else:
         remedy = f"change the policy, or {field}"
-    return f"the API server refuses it: {cause[:_CAUSE_LIMIT]}: {remedy}"
+    return f"the API server refuses it: {cause[:CAUSE_LIMIT]}: {remedy}"
 
 
 def pods_unready(pods: tuple[UnreadyPod, ...]) -> str:
@@ -322,7 +322,7 @@ def _by_reason(found: Iterable[tuple[str, str, str]]) -> str:
     for reason, pod, cause in found:
         groups.setdefault(reason, []).append((pod, cause))
     return "; ".join(
-        f"pod {_and_others(pods[0][0], len(pods))}: {reason}: {pods[0][1][:_CAUSE_LIMIT]}"
+        f"pod {_and_others(pods[0][0], len(pods))}: {reason}: {pods[0][1][:CAUSE_LIMIT]}"
         for reason, pods in sorted(groups.items())
     )
 
@@ -383,7 +383,7 @@ def unconfirmed(text: str, since: datetime) -> str:
 
 
 def _batch(batch: OpenBatch) -> str:
-    return f"batch {batch.number} ({batch.files} files)"
+    return f"batch {batch.number} ({plural(batch.files, 'file')})"
 
 
 def _step(step: Step) -> str:
@@ -407,12 +407,13 @@ def executors(found: Executors) -> str:
     """Executors of the attempt in progress."""
     lost = failure(found.out_of_memory) if found.out_of_memory else ""
     most = f"at most {found.wanted}" if found.scaled else found.wanted
-    absent = (
-        f"{found.absent} executor pods do not exist: the driver log shows the cause, such as a quota"
-        if found.absent
-        else ""
+    absent = f"{plural(found.absent, 'executor pod')} missing: the driver log shows the cause, such as a quota"
+    return joined(
+        f"{found.running} of {most} executors are running",
+        lost,
+        pods_failing(found.pods),
+        absent if found.absent else "",
     )
-    return joined(f"{found.running} of {most} executors are running", lost, pods_failing(found.pods), absent)
 
 
 def batch_failing(batch: OpenBatch, failed: FailedAttempts) -> str:
@@ -544,7 +545,8 @@ def spark_behind(behind: Behind) -> str:
 
 def quarantined(found: QuarantineStatus) -> str:
     """Files and events that were left out."""
-    return f"left out so far: {found.files} files, {found.rows} events in other files; {found.message}"
+    files, rows = plural(found.files, "file"), plural(found.rows, "event")
+    return f"left out so far: {files}, {rows} in other files; {found.message}"
 
 
 # --- status.replay and status.spark.reprocess -------------------------------------------------------------------------

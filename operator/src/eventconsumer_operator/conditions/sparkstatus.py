@@ -135,9 +135,16 @@ def _application(observed: Observed, state: Attempts, memory: LaterBatchStatus, 
 
 
 _BATCH_FIELDS = {
-    "last_batch", "attempt", "last_application", "reason", "mode", "waiting", "failures", "last_failure",
+    "last_batch",
+    "attempt",
+    "last_application",
+    "reason",
+    "mode",
+    "waiting",
+    "failures",
+    "last_failure",
     "next_attempt_time",
-}  # fmt: skip
+}
 
 
 def _failure_text(observed: Observed, spark: Spark, state: Attempts, memory: LaterBatchStatus, *, local: bool) -> str:

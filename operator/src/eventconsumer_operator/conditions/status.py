@@ -250,7 +250,12 @@ def _without_numbers(status: EventConsumerStatus) -> EventConsumerStatus:
         else None
     )
     numbers = {
-        "lag": LagStatus(), "drained": DrainedStatus(), "storage": StorageStatus(), "table": None,
-        "notices": None, "retention": None, "spark": spark
-    }  # fmt: skip
+        "lag": LagStatus(),
+        "drained": DrainedStatus(),
+        "storage": StorageStatus(),
+        "table": None,
+        "notices": None,
+        "retention": None,
+        "spark": spark,
+    }
     return status.model_copy(update=numbers)

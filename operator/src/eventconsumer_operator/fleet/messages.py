@@ -24,7 +24,7 @@ from eventconsumer_operator.kube.manifest import POD, name_of
 from eventconsumer_operator.resource.names import selector
 from eventconsumer_operator.resource.observed import Observed
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
 _NAMED = 10  # hosts that a log entry names
 
@@ -137,15 +137,18 @@ class Fleets:
         try:
             pods = await self._api.list(POD, key.namespace, selector(key, labels.COMPONENT_HOST))
         except OperatorError as error:
-            _log.info(
+            log.info(
                 "cannot determine whether hosts have ended", namespace=key.namespace, name=key.name, error=str(error)
             )
             return liveness
         resource = observed.consumer.reference.path
         found = confirm(liveness, suspects, resource, pods.items, observed.now)
         if ended := sorted(found.gone.keys() - liveness.gone.keys()):
-            _log.info(
+            log.info(
                 "hosts have ended; their partitions can be taken over",
-                namespace=key.namespace, name=key.name, count=len(ended), hosts=ended[:_NAMED],
-            )  # fmt: skip
+                namespace=key.namespace,
+                name=key.name,
+                count=len(ended),
+                hosts=ended[:_NAMED],
+            )
         return found

@@ -66,7 +66,7 @@ class Contests:
         self._found.setdefault(key, {})[where] = _Contest(what, digest, times, now, why)
 
     def errors(self, key: Key) -> tuple[Contested, ...]:
-        """The contests that go on."""
+        """The contests that continue."""
         now = self._clock()
         return tuple(
             Contested(

@@ -15,7 +15,7 @@ from eventconsumer_api.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Changed, Gone, OperatorError, Transient
 from eventconsumer_operator.kube.manifest import LEASE
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
 NAME = "eventconsumer-operator"
 DURATION_SECONDS = 15.0
@@ -64,10 +64,10 @@ class Elector:
             except OperatorError as error:
                 holder = str(error)
             if self._held is not None:
-                _log.info("leading", identity=self._identity)
+                log.info("leading", identity=self._identity)
                 return
             if holder != told:
-                _log.info("waiting for the leader lease", holder=holder)
+                log.info("waiting for the leader lease", holder=holder)
                 told = holder
             await asyncio.sleep(_RETRY_SECONDS)
 
@@ -91,7 +91,7 @@ class Elector:
             except Transient as error:
                 if loop.time() - renewed >= STOP_SECONDS - _RETRY_SECONDS:
                     raise LeadLost(f"the Lease could not be renewed: {error}") from error
-                _log.warning("failed to renew the leader lease; retrying", lease=NAME, error=str(error))
+                log.warning("failed to renew the leader lease; retrying", lease=NAME, error=str(error))
 
     async def release(self) -> None:
         """Release the Lease, so that the next operator need not wait until it expires."""
@@ -102,7 +102,7 @@ class Elector:
             async with asyncio.timeout(_RETRY_SECONDS):
                 await self._leases.replace(held | {"spec": held["spec"] | {"holderIdentity": ""}})
         except (OperatorError, TimeoutError) as error:
-            _log.warning(
+            log.warning(
                 "failed to release the leader lease; the next operator waits until it expires",
                 lease=NAME,
                 error=str(error) or "no answer",

@@ -49,16 +49,33 @@ SPARK_OPERATORS = {KUBEFLOW_APPLICATION: "Kubeflow", APACHE_APPLICATION: "Apache
 
 # Watched and kept in the store: EventConsumers, and objects with the operator's label. Pods include Spark's.
 STORED = (
-    EVENT_CONSUMER, CONFIG_MAP, SERVICE, STATEFUL_SET, POD_DISRUPTION_BUDGET, NETWORK_POLICY, JOB, POD,
-)  # fmt: skip
+    EVENT_CONSUMER,
+    CONFIG_MAP,
+    SERVICE,
+    STATEFUL_SET,
+    POD_DISRUPTION_BUDGET,
+    NETWORK_POLICY,
+    JOB,
+    POD,
+)
 
 _KINDS = {
     (kind.api_version, kind.name): kind
     for kind in (
-        EVENT_CONSUMER, CONFIG_MAP, SERVICE, POD, EVENT, STATEFUL_SET, JOB, POD_DISRUPTION_BUDGET, NETWORK_POLICY,
-        LEASE, KUBEFLOW_APPLICATION, APACHE_APPLICATION,
+        EVENT_CONSUMER,
+        CONFIG_MAP,
+        SERVICE,
+        POD,
+        EVENT,
+        STATEFUL_SET,
+        JOB,
+        POD_DISRUPTION_BUDGET,
+        NETWORK_POLICY,
+        LEASE,
+        KUBEFLOW_APPLICATION,
+        APACHE_APPLICATION,
     )
-}  # fmt: skip
+}
 
 
 def watched_kinds(launchers: Iterable[Launcher]) -> tuple[Kind, ...]:
@@ -122,9 +139,12 @@ IPV6_SUFFIX = "-ipv6"
 """End of the names of NetworkPolicies that add addresses of IPv6 to another one."""
 # The names of all other children end so.
 _NAME_ENDS = (
-    COMPONENT_HOST, COMPONENT_PROBE, COMPONENT_SPARK,
-    f"{COMPONENT_HOST}{IPV6_SUFFIX}", f"{COMPONENT_SPARK}{IPV6_SUFFIX}",
-)  # fmt: skip
+    COMPONENT_HOST,
+    COMPONENT_PROBE,
+    COMPONENT_SPARK,
+    f"{COMPONENT_HOST}{IPV6_SUFFIX}",
+    f"{COMPONENT_SPARK}{IPV6_SUFFIX}",
+)
 # Longer texts of a child are held as digests, and longer annotations not at all (only drivers read one), characters.
 _DIGESTED = 256
 

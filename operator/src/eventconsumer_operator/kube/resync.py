@@ -22,7 +22,7 @@ from eventconsumer_operator.kube.api import Api
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing, install_hint
 from eventconsumer_operator.kube.store import Store
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
 MANAGED = {labels.LABEL_MANAGED_BY: labels.MANAGED_BY}
 RETRY_SECONDS = 10.0
@@ -121,7 +121,7 @@ class Resync:
                 return None
             # No object of the kind can exist, so the other kinds do not wait for it.
             if kind not in self._store.unserved:
-                _log.warning(
+                log.warning(
                     "the API server does not serve a resource kind", kind=kind.plural, remedy=install_hint(kind)
                 )
             self._store.set_served(kind, False)
@@ -132,14 +132,14 @@ class Resync:
         else:
             self._store.set_served(kind, True)
         if times := self._repeats.over((kind, scope)):
-            _log.info("list succeeds again", kind=kind.plural, namespace=scope or "all namespaces", failures=times)
+            log.info("list succeeds again", kind=kind.plural, namespace=scope or "all namespaces", failures=times)
         self._health[kind, scope] = _Health(asyncio.get_running_loop().time())
         return self._store.replace(kind, scope, listing)
 
     def _failed(self, kind: Kind, scope: str, error: OperatorError) -> None:
         if times := self._repeats.again((kind, scope), str(error)):
             where = scope or "all namespaces"
-            _log.warning("list failed; retrying", kind=kind.plural, namespace=where, error=str(error), times=times)
+            log.warning("list failed; retrying", kind=kind.plural, namespace=where, error=str(error), times=times)
         self._health[kind, scope] = replace(self._health[kind, scope], error=error)
         if isinstance(error, Forbidden):
             self._store.refuse(kind, scope, error)

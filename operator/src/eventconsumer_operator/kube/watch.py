@@ -24,7 +24,7 @@ from eventconsumer_operator.kube.api import PAGE, KubernetesApi
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STORED, install_hint
 from eventconsumer_operator.kube.store import Store
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
 _CRD_SECONDS = 3.0
 _IDLE_SECONDS = 0.05  # kopf keeps the last event of each object for so long, which is the whole object
@@ -145,13 +145,13 @@ async def _wait_for_crd(api: KubernetesApi) -> None:
         try:
             if await api.is_served(EVENT_CONSUMER):
                 if repeats.over("definition"):
-                    _log.info("the EventConsumer CRD is installed")
+                    log.info("the EventConsumer CRD is installed")
                 return
             text = "the EventConsumer CRD is not installed: install it from the chart or crds/eventconsumers.yaml"
         except OperatorError as error:
             text = str(error)
         if times := repeats.again("definition", text):
-            _log.warning("waiting for the EventConsumer CRD", error=text, times=times)
+            log.warning("waiting for the EventConsumer CRD", error=text, times=times)
         await asyncio.sleep(_CRD_SECONDS)
 
 
@@ -164,7 +164,7 @@ async def _wait_for_more(api: KubernetesApi, store: Store, again: asyncio.Event)
         for kind in away:
             with contextlib.suppress(OperatorError):
                 if await api.is_served(kind):
-                    _log.info(f"{_version_and_group(kind)} is served now; starting its watch", kind=kind.plural)
+                    log.info(f"{_version_and_group(kind)} is served now; starting its watch", kind=kind.plural)
                     store.set_served(kind, True)
                     again.set()
 

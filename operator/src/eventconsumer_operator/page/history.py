@@ -233,9 +233,15 @@ class History:
         if (commit := sample.commit) is not None:
             held = self.batches.get(commit.number, Batch(commit.number))
             self.batches[commit.number] = Batch(
-                held.number, held.reason, held.files, held.events, held.created,
-                commit.committed_at, commit.rows_written, commit.seconds,
-            )  # fmt: skip
+                held.number,
+                held.reason,
+                held.files,
+                held.events,
+                held.created,
+                commit.committed_at,
+                commit.rows_written,
+                commit.seconds,
+            )
         for number in sorted(self.batches)[:-BATCHES]:
             del self.batches[number]
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from eventconsumer_api.host_report import PartitionLag
+from eventconsumer_api.plurals import plural
 from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import Scaling, ScalingMode
 from eventconsumer_operator.resource.podfailures import SLOW
@@ -142,7 +143,7 @@ def _awake(step: _Step) -> ScalingStatus:
     assert before is not None  # noqa: S101 - it was zero
     behind = sum(bool(lag.events) for lag in (view.lags or {}).values())
     if behind:
-        reason = f"events arrived in {_partitions(behind)}"
+        reason = f"events arrived in {plural(behind, 'partition')}"
         return step.to(1, reason, no_lag_since=None, scale_up_lag_seconds=None, unknown_since=None)
     if view.known:
         return before.model_copy(update={"unknown_since": None})
@@ -172,7 +173,7 @@ def _rise(step: _Step, late: Mapping[str, float], target: float) -> ScalingStatu
     memory: dict[str, object] = {"no_lag_since": None, "scale_up_lag_seconds": math.ceil(worst)}
     if gained <= 0:  # otherwise they were enough, but slow
         memory |= {"insufficient_replicas": current, "insufficient_replicas_time": view.now}
-    return step.to(wanted, f"{_partitions(len(late))} more than {target:.0f} s late", **memory)
+    return step.to(wanted, f"{plural(len(late), 'partition')} more than {target:.0f} s late", **memory)
 
 
 def _fall(step: _Step, lags: Mapping[str, PartitionLag], scaling: Scaling) -> ScalingStatus:
@@ -210,7 +211,3 @@ def _fall(step: _Step, lags: Mapping[str, PartitionLag], scaling: Scaling) -> Sc
     if fewer >= before.replicas:
         return calm
     return step.to(fewer, f"no partition was late for {scaling.lag.cooldown_seconds} s", **memory)
-
-
-def _partitions(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count} partitions"

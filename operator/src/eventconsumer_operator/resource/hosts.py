@@ -29,7 +29,7 @@ from eventconsumer_api.limited_http import limited_session
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_operator import metrics
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
 TIMEOUT = aiohttp.ClientTimeout(total=3, sock_connect=1)
 RESOURCE_MAX_BYTES = 3 * REPORT_MAX_BYTES  # 1,024 hosts, of which two lead, report about 1.5 MB
@@ -151,7 +151,7 @@ class HttpHosts:
         except (_ReportRefused, aiohttp.ClientResponseError) as refused:
             self._refuse(name, address, refused, look)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            _log.debug("host did not answer", host=name, error=f"{type(error).__name__}: {error}")
+            log.debug("host did not answer", host=name, error=f"{type(error).__name__}: {error}")
         return None
 
     async def _send(
@@ -175,10 +175,10 @@ class HttpHosts:
             self._refuse(name, address, refused, look)
             return "unreachable", None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            _log.debug("operator message not delivered to a host", host=name, error=f"{type(error).__name__}: {error}")
+            log.debug("operator message not delivered to a host", host=name, error=f"{type(error).__name__}: {error}")
             return "unreachable", None
         if times := self._refusals.again(name):  # the host chooses the text, so a new text is not logged at once
-            _log.info("a host rejected an operator message", host=name, http=response.status, why=why, times=times)
+            log.info("a host rejected an operator message", host=name, http=response.status, why=why, times=times)
         return "refused", None
 
     def _waits(self, name: str, address: str, look: _Look) -> bool:
@@ -229,13 +229,16 @@ class HttpHosts:
         """Log the refused reports of one resource, whose first host is `first`."""
         if not refused:
             if self._repeats.over(first):
-                _log.info("host reports can be used again", host=first)
+                log.info("host reports can be used again", host=first)
         elif times := self._repeats.again(first):
             host, error = next(iter(refused.items()))
-            _log.warning(
+            log.warning(
                 "cannot use a host's report: run operator and hosts at the same version; it is asked again later",
-                host=host, error=error, hosts=len(refused), times=times,
-            )  # fmt: skip
+                host=host,
+                error=error,
+                hosts=len(refused),
+                times=times,
+            )
 
     async def _read(self, response: aiohttp.ClientResponse, look: _Look) -> HostReport:
         """Read one report.

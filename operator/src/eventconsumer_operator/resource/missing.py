@@ -20,6 +20,8 @@ from eventconsumer_operator.resource.podfailures import SLOW
 # Longest pause of the Job controller between two pods of a Job
 # (kubernetes.io/docs/concepts/workloads/controllers/job/#pod-backoff-failure-policy).
 _JOB_BACKOFF = timedelta(minutes=6)
+CAUSE_LIMIT = 300
+"""Characters of one cause, in the status and in messages."""
 _ENDED = {"Complete", "Failed", "Suspended"}  # conditions of a Job that gets no pod
 
 
@@ -53,7 +55,7 @@ class Missing:
 
 
 def missing(observed: Observed) -> tuple[Missing, ...]:
-    """The objects whose pods are missing. An object whose pods exist again starts anew."""
+    """The objects whose pods are missing. An object whose pods exist again starts again."""
     before = {each.object: each for each in observed.consumer.status.missing}
     found = []
     for owner, component, expected, existing in _counts(observed):

@@ -13,14 +13,13 @@ from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.kube.api import Api
 from eventconsumer_operator.kube.manifest import EVENT
-from eventconsumer_operator.resource.missing import Missing, missing
+from eventconsumer_operator.resource.missing import CAUSE_LIMIT, Missing, missing
 from eventconsumer_operator.resource.observed import Observed
 
-_log = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
 PAUSE_SECONDS = 30.0
 GRACE = timedelta(seconds=10)  # a controller creates pods within seconds
-CAUSE_LIMIT = 400  # characters
 # Source: FailedCreatePodReason in pkg/controller/controller_utils.go, and recordPodEvent in
 # pkg/controller/statefulset/stateful_pod_control.go of Kubernetes. Messages begin so (observed with Kubernetes 1.35;
 # earlier versions write `create`).
@@ -61,9 +60,7 @@ class Refusals:
         try:
             listing = await self._api.list(EVENT, key.namespace, keep=_kept, fields=selected)
         except OperatorError as error:
-            _log.info(
-                "cannot read why pods are missing", namespace=key.namespace, object=wanted.owner, error=str(error)
-            )
+            log.info("cannot read why pods are missing", namespace=key.namespace, object=wanted.owner, error=str(error))
             return ""
         return max(((str(each["time"]), str(each["cause"])) for each in listing.items), default=("", ""))[1]
 

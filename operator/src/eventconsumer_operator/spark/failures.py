@@ -172,9 +172,19 @@ class LauncherFailure:
 
 
 FailureCause = (
-    NotCommitted | CannotStart | TimedOut | DriverOutOfMemory | ExecutorOutOfMemory | DriverDisrupted
-    | DriverLost     | HeapExhausted | WorkerLost | DriverError | DriverExited | LauncherFailure
-)  # fmt: skip
+    NotCommitted
+    | CannotStart
+    | TimedOut
+    | DriverOutOfMemory
+    | ExecutorOutOfMemory
+    | DriverDisrupted
+    | DriverLost
+    | HeapExhausted
+    | WorkerLost
+    | DriverError
+    | DriverExited
+    | LauncherFailure
+)
 """Why an attempt failed."""
 
 

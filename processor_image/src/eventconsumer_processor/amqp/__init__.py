@@ -3,6 +3,7 @@
     codec        AMQP types: values from bytes, and the bytes of values
     frames       the frames of a connection, a session and a link
     wire         bytes from a socket to frames and deliveries, and frames to the socket
+    trace        the frames in the log, for debugging
     websocket    the same bytes in WebSocket frames
     connection   handshake, heartbeats, the end
     session      windows, and the links of a connection

@@ -75,14 +75,33 @@ def _char(data: bytes, pos: int) -> bytes:
 
 
 _FIXED: dict[int, tuple[int, _Read]] = {
-    0x40: _constant(None), 0x41: _constant(True), 0x42: _constant(False), 0x43: _constant(0), 0x44: _constant(0),
-    0x50: _number("B"), 0x51: _number("b"), 0x52: _number("B"), 0x53: _number("B"), 0x54: _number("b"),
-    0x55: _number("b"), 0x56: (1, lambda data, pos: data[pos] == 1),
-    0x60: _number("H"), 0x61: _number("h"),
-    0x70: _number("I"), 0x71: _number("i"), 0x72: _number("f"), 0x73: (4, _char), 0x74: _raw(4),
-    0x80: _number("Q"), 0x81: _number("q"), 0x82: _number("d"), 0x83: _number("q"), 0x84: _raw(8),
-    0x94: _raw(16), 0x98: (16, lambda data, pos: UUID(bytes=data[pos : pos + 16])),
-}  # fmt: skip
+    0x40: _constant(None),
+    0x41: _constant(True),
+    0x42: _constant(False),
+    0x43: _constant(0),
+    0x44: _constant(0),
+    0x50: _number("B"),
+    0x51: _number("b"),
+    0x52: _number("B"),
+    0x53: _number("B"),
+    0x54: _number("b"),
+    0x55: _number("b"),
+    0x56: (1, lambda data, pos: data[pos] == 1),
+    0x60: _number("H"),
+    0x61: _number("h"),
+    0x70: _number("I"),
+    0x71: _number("i"),
+    0x72: _number("f"),
+    0x73: (4, _char),
+    0x74: _raw(4),
+    0x80: _number("Q"),
+    0x81: _number("q"),
+    0x82: _number("d"),
+    0x83: _number("q"),
+    0x84: _raw(8),
+    0x94: _raw(16),
+    0x98: (16, lambda data, pos: UUID(bytes=data[pos : pos + 16])),
+}
 _BINARY = (0xA0, 0xB0)
 _VARIABLE = (*_BINARY, 0xA1, 0xA3, 0xB1, 0xB3)
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import structlog
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__)
 
 
 @cache

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from uuid import uuid4
 
-from eventconsumer_processor.amqp import frames
+from eventconsumer_processor.amqp import frames, trace
 from eventconsumer_processor.amqp.codec import FrameError
 from eventconsumer_processor.amqp.frames import Fields
 from eventconsumer_processor.amqp.session import HANDLE_MAX, WINDOW, Session
-from eventconsumer_processor.amqp.wire import Deliveries, Wire
+from eventconsumer_processor.amqp.wire import Deliveries
 from eventconsumer_processor.errors import HubUnreachable, SourceError
 from eventconsumer_processor.source.conditions import error_for
 
@@ -57,7 +57,7 @@ class Connection:
         self._host = host
         self._idle = idle_seconds
         self._loop = asyncio.get_running_loop()
-        self._wire = Wire(self, MAX_FRAME_SIZE)
+        self._wire = trace.wire(self, MAX_FRAME_SIZE)
         self.session = Session(self._wire)
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._closed: asyncio.Future[None] = self._loop.create_future()

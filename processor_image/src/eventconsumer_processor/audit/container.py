@@ -141,9 +141,13 @@ class AzureContainer:
         async def read(start: int, size: int) -> bytes:
             async def ask() -> bytes:
                 found = await self._client.download_blob(
-                    info.name, offset=start, length=size, decompress=False,
-                    etag=info.etag, match_condition=MatchConditions.IfNotModified,
-                )  # fmt: skip
+                    info.name,
+                    offset=start,
+                    length=size,
+                    decompress=False,
+                    etag=info.etag,
+                    match_condition=MatchConditions.IfNotModified,
+                )
                 data: bytes = await found.readall()
                 return data
 

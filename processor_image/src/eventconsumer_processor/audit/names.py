@@ -25,9 +25,16 @@ _REPLAY = re.compile(r"_replays/[a-z0-9-]{1,20}/(.+)")
 _TABLE = re.compile(r"(?:[A-Za-z0-9]{1,8}/)?(?:part-[^/]+\.parquet|deletion_vector_[^/]+\.bin)|_change_data/.+")
 _TABLE_LOG = "_delta_log/"
 _OWN_FOLDERS = (
-    "inc=", "_genesis/", "_batches/", "_commits/", "_attempts/", "_reprocess/", "_deadletters/", "_replays/",
+    "inc=",
+    "_genesis/",
+    "_batches/",
+    "_commits/",
+    "_attempts/",
+    "_reprocess/",
+    "_deadletters/",
+    "_replays/",
     "_segments/",
-)  # fmt: skip
+)
 _SINGLE = frozenset({"_chain.json", "_leader", "_notices.json", "_replay.json", "_retention.json", "_watermark.json"})
 
 

@@ -18,11 +18,22 @@ _READ_BYTES = 1024**2  # of a column at once
 _TEXT = 200  # characters of a value in the metadata, or of the names of columns, that are returned
 # Struct columns are named by their fields, so that partition values, tags and most statistics are not decoded.
 _COLUMNS = (
-    "txn.appId", "txn.version", "protocol", "metaData.configuration", "sidecar.path",
-    "add.path", "add.size", "add.stats", "add.deletionVector", "add.stats_parsed.numRecords",
-    "add.stats_parsed.minValues.sequence_number", "add.stats_parsed.maxValues.sequence_number",
-    "remove.path", "remove.size", "remove.deletionVector",
-)  # fmt: skip
+    "txn.appId",
+    "txn.version",
+    "protocol",
+    "metaData.configuration",
+    "sidecar.path",
+    "add.path",
+    "add.size",
+    "add.stats",
+    "add.deletionVector",
+    "add.stats_parsed.numRecords",
+    "add.stats_parsed.minValues.sequence_number",
+    "add.stats_parsed.maxValues.sequence_number",
+    "remove.path",
+    "remove.size",
+    "remove.deletionVector",
+)
 
 
 def checkpoint(sources: Sequence[Readable], emit: Callable[[bytes], None]) -> None:

@@ -234,9 +234,12 @@ async def _put_if_absent(place: Scratch) -> str:
     name = place.name("once")
     await place.store.put(name, _BODY, if_absent=True)
     seen = await _refused(
-        "a second put-if-absent", place.store.put(name, b"other", if_absent=True), Conflict, "BlobAlreadyExists",
+        "a second put-if-absent",
+        place.store.put(name, b"other", if_absent=True),
+        Conflict,
+        "BlobAlreadyExists",
         "ConditionNotMet",
-    )  # fmt: skip
+    )
     await _holds(place, name, _BODY)
     return seen
 
@@ -317,8 +320,9 @@ async def _etag_condition(place: Scratch) -> str:
         raise Differs("HEAD gives another ETag than the last write, or the ETag did not change")
     if dict(info.metadata) != {"note": ""}:
         raise Differs(f"an empty metadata value is returned as {dict(info.metadata)}")
-    seen = await _refused("a write with an old ETag", place.store.put(name, b"x", if_match=first), Conflict,
-                          "ConditionNotMet")  # fmt: skip
+    seen = await _refused(
+        "a write with an old ETag", place.store.put(name, b"x", if_match=first), Conflict, "ConditionNotMet"
+    )
     await _refused("a delete with an old ETag", place.store.remove(name, if_match=first), Conflict, "ConditionNotMet")
     await place.store.remove(name, if_match=second)
     await _refused("a write to a deleted blob", place.store.put(name, b"x", if_match=second), (Conflict, NotFound))
@@ -332,7 +336,7 @@ async def _empty(place: Scratch) -> str:
         raise Differs(f"an empty blob is read as {blob}")
     if await place.store.read(place.name("absent"), 100) is not None:
         raise Differs("an absent blob is read")
-    return "empty and absent blobs are told apart"
+    return "empty and absent blobs are distinguished"
 
 
 # --- leases ---
@@ -348,9 +352,11 @@ async def _exclusive(place: Scratch) -> str:
     if info is None or not info.leased or info.forever:
         raise Differs("HEAD does not show the lease")
     return await _refused(
-        "a second lease", place.store.acquire_lease(name, str(uuid4()), place.lease_seconds), Conflict,
+        "a second lease",
+        place.store.acquire_lease(name, str(uuid4()), place.lease_seconds),
+        Conflict,
         "LeaseAlreadyPresent",
-    )  # fmt: skip
+    )
 
 
 async def _etag_of_renewal(place: Scratch) -> str:
@@ -377,24 +383,31 @@ async def _guarded(place: Scratch) -> str:
     name, mine = await _leased(place, "held")
     without = await _refused("a write without the lease id", place.store.put(name, b"x"), Conflict, "LeaseIdMissing")
     other = await _refused(
-        "a write with another lease id", place.store.put(name, b"x", lease_id=str(uuid4())), Conflict,
+        "a write with another lease id",
+        place.store.put(name, b"x", lease_id=str(uuid4())),
+        Conflict,
         "LeaseIdMismatchWithBlobOperation",
-    )  # fmt: skip
+    )
     await place.store.put(name, b"holder", lease_id=mine)
     await place.store.release_lease(name, mine)
     gone = await _refused(
-        "a write with a released lease", place.store.put(name, b"x", lease_id=mine), Conflict,
-        "LeaseNotPresentWithBlobOperation", "LeaseLost",
-    )  # fmt: skip
+        "a write with a released lease",
+        place.store.put(name, b"x", lease_id=mine),
+        Conflict,
+        "LeaseNotPresentWithBlobOperation",
+        "LeaseLost",
+    )
     return f"without an id {without}, with another {other}, after its release {gone}"
 
 
 async def _stolen(place: Scratch) -> str:
     name, mine = await _leased(place, "stolen")
     await _refused(
-        "the release of a lease with another id", place.store.release_lease(name, str(uuid4())), Conflict,
+        "the release of a lease with another id",
+        place.store.release_lease(name, str(uuid4())),
+        Conflict,
         "LeaseIdMismatchWithLeaseOperation",
-    )  # fmt: skip
+    )
     await place.store.release_lease(name, mine)  # by another program, which has read the id in the blob
     await place.store.acquire_lease(name, str(uuid4()), place.lease_seconds)
     return await _not_renewed(place, name, mine)
@@ -410,9 +423,12 @@ async def _broken(place: Scratch) -> str:
     if info is None or info.leased:
         raise Differs("a broken lease is still shown")
     seen = await _refused(
-        "a renewal of a broken lease", place.store.renew_lease(name, mine), Conflict,
-        "LeaseIsBrokenAndCannotBeRenewed", "LeaseIdMismatchWithLeaseOperation",
-    )  # fmt: skip
+        "a renewal of a broken lease",
+        place.store.renew_lease(name, mine),
+        Conflict,
+        "LeaseIsBrokenAndCannotBeRenewed",
+        "LeaseIdMismatchWithLeaseOperation",
+    )
     await place.store.acquire_lease(name, str(uuid4()), place.lease_seconds)
     return seen
 
@@ -424,8 +440,10 @@ async def _expired(place: Scratch) -> str:
     await asyncio.sleep(place.lease_seconds * 0.6)
     await _refused(
         "a lease of another program in the time of a renewed lease",
-        place.store.acquire_lease(name, str(uuid4()), place.lease_seconds), Conflict, "LeaseAlreadyPresent",
-    )  # fmt: skip
+        place.store.acquire_lease(name, str(uuid4()), place.lease_seconds),
+        Conflict,
+        "LeaseAlreadyPresent",
+    )
     await asyncio.sleep(place.lease_seconds * 0.6)
     info = await place.store.head(name)
     if info is None or info.leased:
@@ -437,8 +455,10 @@ async def _expired(place: Scratch) -> str:
 async def _absent(place: Scratch) -> str:
     return await _refused(
         "a lease of an absent blob",
-        place.store.acquire_lease(place.name("nothing"), str(uuid4()), place.lease_seconds), NotFound, "BlobNotFound",
-    )  # fmt: skip
+        place.store.acquire_lease(place.name("nothing"), str(uuid4()), place.lease_seconds),
+        NotFound,
+        "BlobNotFound",
+    )
 
 
 # --- parts of checks ---
@@ -490,9 +510,11 @@ async def _leased(place: Scratch, text: str) -> tuple[str, str]:
 async def _not_renewed(place: Scratch, name: str, token: str) -> str:
     """The code with which a lease that another program has now is not renewed."""
     return await _refused(
-        "a renewal of the old holder", place.store.renew_lease(name, token), Conflict,
+        "a renewal of the old holder",
+        place.store.renew_lease(name, token),
+        Conflict,
         "LeaseIdMismatchWithLeaseOperation",
-    )  # fmt: skip
+    )
 
 
 async def _etag(place: Scratch, name: str) -> str:
@@ -520,17 +542,20 @@ async def _writable(place: Scratch) -> str:
     return f"blobs are written to {place.where}"
 
 
-WRITABLE = Assumption("writable", "The credential may write blobs.", "hosts do not register", "see eventconsumer check",
-                      _writable)  # fmt: skip
+WRITABLE = Assumption(
+    "writable", "The credential may write blobs.", "hosts do not register", "see eventconsumer check", _writable
+)
 ACCOUNT: tuple[Assumption[Scratch], ...] = (
     Assumption(
-        "container-exists", "The credential can find out whether its container exists.",
+        "container-exists",
+        "The credential can find out whether its container exists.",
         "hosts do not register with this credential",
         "use a key, an identity, or a signature with the permission to list",
         _container,
     ),
     Assumption(
-        "flat-namespace", "The account has no hierarchical namespace.",
+        "flat-namespace",
+        "The account has no hierarchical namespace.",
         "Spark can write only to the dfs endpoint of this account, and Microsoft advises against such accounts for "
         "leases and checkpoints",
         "with workload identity, use the dfs endpoint in spec.spark.output.path; use an account without hierarchical "
@@ -538,68 +563,125 @@ ACCOUNT: tuple[Assumption[Scratch], ...] = (
         _flat,
     ),
     Assumption(
-        "soft-delete", "A deleted blob is gone: soft delete is off.",
+        "soft-delete",
+        "A deleted blob is gone: soft delete is off.",
         "every overwritten lease and checkpoint is kept and paid for, and leases can become slow",
         "turn soft delete off, or use another account for spec.checkpointStore",
         _soft_delete,
     ),
     Assumption(
-        "versioning", "A write makes no version: versioning is off.",
+        "versioning",
+        "A write makes no version: versioning is off.",
         "every write of a lease or checkpoint is kept and paid for, and leases can become slow",
         "turn versioning off, or use another account for spec.checkpointStore",
         _versioning,
     ),
     Assumption(
-        "wrong-account-key", "A wrong key is refused with status 403.",
-        "the condition for a wrong key names another cause", _REPORT, _wrong_credential,
+        "wrong-account-key",
+        "A wrong key is refused with status 403.",
+        "the condition for a wrong key names another cause",
+        _REPORT,
+        _wrong_credential,
     ),
     Assumption(
-        "read-empty", "An empty blob can be read with a range.",
-        "records that are empty cannot be read", _REPORT, _empty,
+        "read-empty",
+        "An empty blob can be read with a range.",
+        "records that are empty cannot be read",
+        _REPORT,
+        _empty,
     ),
     Assumption(
-        "etag", "A write, or a delete, with an old ETag is refused.", "a host can overwrite what another one wrote",
-        _REPORT, _etag_condition,
+        "etag",
+        "A write, or a delete, with an old ETag is refused.",
+        "a host can overwrite what another one wrote",
+        _REPORT,
+        _etag_condition,
     ),
-)  # fmt: skip
+)
 FILES: tuple[Assumption[Scratch], ...] = (
-    Assumption("put-if-absent", "A blob that exists is not overwritten by put-if-absent.", _NO_FENCE, _REPORT,
-               _put_if_absent),
-    Assumption("put-if-absent-contended", "Of concurrent writers of one blob, exactly one succeeds.", _NO_FENCE,
-               _REPORT, _one_writer),
-    Assumption("commit-if-absent-contended", "Of concurrent commits of blocks to one blob, exactly one succeeds.",
-               _NO_FENCE, _REPORT, _one_committer),
     Assumption(
-        "staged-blocks-hidden", "A blob of which only blocks exist is not visible.",
-        "an unfinished upload looks like a file", _REPORT, _staged_hidden,
+        "put-if-absent", "A blob that exists is not overwritten by put-if-absent.", _NO_FENCE, _REPORT, _put_if_absent
     ),
     Assumption(
-        "staged-blocks-no-obstacle", "Blocks of an unfinished upload do not prevent put-if-absent.",
+        "put-if-absent-contended",
+        "Of concurrent writers of one blob, exactly one succeeds.",
+        _NO_FENCE,
+        _REPORT,
+        _one_writer,
+    ),
+    Assumption(
+        "commit-if-absent-contended",
+        "Of concurrent commits of blocks to one blob, exactly one succeeds.",
+        _NO_FENCE,
+        _REPORT,
+        _one_committer,
+    ),
+    Assumption(
+        "staged-blocks-hidden",
+        "A blob of which only blocks exist is not visible.",
+        "an unfinished upload looks like a file",
+        _REPORT,
+        _staged_hidden,
+    ),
+    Assumption(
+        "staged-blocks-no-obstacle",
+        "Blocks of an unfinished upload do not prevent put-if-absent.",
         "after a host died during an upload, writing that file takes two more requests",
-        "no action is required: hosts do this automatically", _staged_no_obstacle,
+        "no action is required: hosts do this automatically",
+        _staged_no_obstacle,
     ),
-    Assumption("list-after-write", "A listing shows every blob as soon as it is written, and none that is deleted.",
-               "a file can be missing from a batch until the next listing", _REPORT, _list_after_write),
     Assumption(
-        "list-order", "A listing is in the order of the names' bytes.", "hosts misjudge the end of a chain",
-        "use an account without hierarchical namespace for spec.sink", _list_order,
+        "list-after-write",
+        "A listing shows every blob as soon as it is written, and none that is deleted.",
+        "a file can be missing from a batch until the next listing",
+        _REPORT,
+        _list_after_write,
     ),
-)  # fmt: skip
+    Assumption(
+        "list-order",
+        "A listing is in the order of the names' bytes.",
+        "hosts misjudge the end of a chain",
+        "use an account without hierarchical namespace for spec.sink",
+        _list_order,
+    ),
+)
 LEASES: tuple[Assumption[Scratch], ...] = (
     Assumption("lease-exclusive", "A leased blob cannot be leased under another id.", _NO_FENCE, _REPORT, _exclusive),
     Assumption(
-        "lease-etag", "The ETag of a blob does not change when its lease is acquired, renewed or released.",
+        "lease-etag",
+        "The ETag of a blob does not change when its lease is acquired, renewed or released.",
         "each checkpoint after a renewal takes two more requests",
-        "no action is required: hosts do this automatically", _etag_of_renewal,
+        "no action is required: hosts do this automatically",
+        _etag_of_renewal,
     ),
     Assumption("lease-guards-writes", "Only the holder of a lease can write the blob.", _NO_FENCE, _REPORT, _guarded),
-    Assumption("lease-stolen", "A program that knows the id can release a lease, and the old holder cannot renew it.",
-               "partitions cannot be moved between hosts", _REPORT, _stolen),
-    Assumption("lease-broken", "A broken lease cannot be renewed, and the blob can be leased again.",
-               "the remedy of an infinite lease does not work", _REPORT, _broken),
-    Assumption("lease-expired", "A lease ends its duration after the last renewal, not before and not long after.",
-               "partitions of a dead host are not taken over, or a live host loses its own", _REPORT, _expired,
-               (SLOW,)),
-    Assumption("lease-absent", "A lease of an absent blob is refused with status 404.",
-               "a deleted lease is not created again", _REPORT, _absent),
-)  # fmt: skip
+    Assumption(
+        "lease-stolen",
+        "A program that knows the id can release a lease, and the old holder cannot renew it.",
+        "partitions cannot be moved between hosts",
+        _REPORT,
+        _stolen,
+    ),
+    Assumption(
+        "lease-broken",
+        "A broken lease cannot be renewed, and the blob can be leased again.",
+        "the remedy of an infinite lease does not work",
+        _REPORT,
+        _broken,
+    ),
+    Assumption(
+        "lease-expired",
+        "A lease ends its duration after the last renewal, not before and not long after.",
+        "partitions of a dead host are not taken over, or a live host loses its own",
+        _REPORT,
+        _expired,
+        (SLOW,),
+    ),
+    Assumption(
+        "lease-absent",
+        "A lease of an absent blob is refused with status 404.",
+        "a deleted lease is not created again",
+        _REPORT,
+        _absent,
+    ),
+)

@@ -198,7 +198,9 @@ class _Child:
     async def start(cls) -> "_Child":
         return cls(
             await asyncio.create_subprocess_exec(
-                sys.executable, "-I", _PROGRAM,
+                sys.executable,
+                "-I",
+                _PROGRAM,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
@@ -206,7 +208,7 @@ class _Child:
                 close_fds=True,
                 start_new_session=True,  # a signal of a terminal is for its parent
             )
-        )  # fmt: skip
+        )
 
     async def send(self, data: bytes) -> None:
         self.stdin.write(data)
@@ -301,9 +303,12 @@ class Reader:
         self, running: _Child, target: str, sources: Sequence[Blobs], most: int, arguments: Mapping[str, Any]
     ) -> AsyncGenerator[tuple[bytes, bytes], None]:
         job = {
-            "target": target, "sizes": [source.size for source in sources], "arguments": arguments,
-            "allowance": self.allowed, "seconds": self._seconds,
-        }  # fmt: skip
+            "target": target,
+            "sizes": [source.size for source in sources],
+            "arguments": arguments,
+            "allowance": self.allowed,
+            "seconds": self._seconds,
+        }
         text = json.dumps(job).encode()
         await running.send(SIZE.pack(len(text)) + text)
         asked, out = sum(source.size for source in sources) * _READ_TIMES + _READ_MORE, most

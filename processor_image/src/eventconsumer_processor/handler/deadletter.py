@@ -320,9 +320,13 @@ class DeadLetters:
             StorageError: A request to storage failed, or the outcome is unknown.
         """
         changed = {
-            "handler": self._handler, "host": context.owner, "epoch": context.epoch,
-            "attempts": found.letter.attempts + 1, "last_attempt": at, "error": cause,
-        }  # fmt: skip
+            "handler": self._handler,
+            "host": context.owner,
+            "epoch": context.epoch,
+            "attempts": found.letter.attempts + 1,
+            "last_attempt": at,
+            "error": cause,
+        }
         with contextlib.suppress(NotFound, Conflict):  # dropped in the meantime
             data = found.letter.model_copy(update=changed).encoded()
             await self._blobs.put(found.name, data, if_match=found.etag)

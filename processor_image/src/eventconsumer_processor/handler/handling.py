@@ -238,9 +238,7 @@ class PartitionHandler:
         except StorageError as error:
             letters.postpone(partition)
             if times := self._throttle.again("redrive", str(error)):
-                self._log.warning(
-                    "failed to pass dead letters again; the host retries", error=str(error), times=times
-                )  # fmt: skip
+                self._log.warning("failed to pass dead letters again; the host retries", error=str(error), times=times)
 
     async def close(self, *, lost: bool) -> None:
         """Close the open instance, if any; never fails, and takes at most `CLOSE_SECONDS`.
@@ -407,8 +405,10 @@ class PartitionHandler:
                     if times := self._throttle.again("letter", str(error)):
                         self._log.warning(
                             "failed to write a dead letter; retrying",
-                            number=event.sequence_number, error=str(error), times=times,
-                        )  # fmt: skip
+                            number=event.sequence_number,
+                            error=str(error),
+                            times=times,
+                        )
                     self._alarm(f"a dead letter cannot be written, so processing waits: {error}")
                 await self._pause(failures, turn.stop)
                 if turn.stop.is_set():

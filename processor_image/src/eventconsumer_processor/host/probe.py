@@ -173,9 +173,15 @@ class Probe:
         eras = eras_of(config, info, registration.segments, sink)
         watermark = WatermarkFile(sink, config.sink.prefix, registration.chain, utc_now)
         measure = Measure(
-            config, registration.hub, info, batches=batches, eras=eras, identity=registration.chain, now=utc_now,
+            config,
+            registration.hub,
+            info,
+            batches=batches,
+            eras=eras,
+            identity=registration.chain,
+            now=utc_now,
             saved=watermark.saved,
-        )  # fmt: skip
+        )
         committer = Committer(
             sink, config.sink.prefix, registration.chain, segments_of(eras), now=utc_now, confined=Reader()
         )

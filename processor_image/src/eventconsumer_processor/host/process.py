@@ -6,6 +6,7 @@ Environment:
 - EVENTCONSUMER_CONFIG_JSON: the content of the HostConfig, instead of a file.
 - POD_NAME and POD_UID: the identity of this host.
 - EVENTCONSUMER_PORT: the HTTP port; 0: any free port, which is logged.
+- EVENTCONSUMER_AMQP_TRACE: if set, each AMQP frame is logged, without its payload.
 
 Exit codes: 0 after an orderly stop, 1 if a replay was stopped before its end, 2 if the configuration cannot be read.
 """

@@ -104,8 +104,10 @@ class CheckpointSink:
             if times := self._throttle.again("checkpoint", str(error)):
                 log.warning(
                     "failed to write a checkpoint; the next one covers it",
-                    partition=self._chain.partition, error=str(error), times=times,
-                )  # fmt: skip
+                    partition=self._chain.partition,
+                    error=str(error),
+                    times=times,
+                )
             self._not_before = self._deps.clock() + RETRY_SECONDS
             return
         if times := self._throttle.over("checkpoint"):

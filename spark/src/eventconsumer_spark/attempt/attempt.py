@@ -33,7 +33,7 @@ from eventconsumer_spark.output.write_result import WriteResult
 from eventconsumer_spark.storage.paths import Site
 from eventconsumer_storage.errors import StorageError
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

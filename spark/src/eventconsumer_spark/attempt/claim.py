@@ -24,7 +24,7 @@ from eventconsumer_spark.storage.keeper import LEASE_SECONDS, Keeper
 from eventconsumer_spark.storage.store import ClaimStore, Version
 from eventconsumer_storage.lease_time import boottime
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger(__name__)
 
 MAX_RECORD_BYTES = 1024 * 1024
 """Claims and commits are parsed only up to this size; 8,000 partitions need about 0.5 MB."""

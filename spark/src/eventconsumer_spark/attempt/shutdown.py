@@ -34,7 +34,7 @@ _STORAGE_SECONDS = 5.0
 _HALT_SECONDS = 2.0
 _MAX_CHARACTERS = 4096  # The limit of Kubernetes.
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger(__name__)
 
 
 class Ending:

@@ -19,7 +19,7 @@ from eventconsumer_spark.errors import SearchError
 from eventconsumer_spark.input.reading import check_count
 from eventconsumer_spark.output.folder import remove_folder
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger(__name__)
 
 
 class Trials:

@@ -36,7 +36,7 @@ from eventconsumer_spark.output.folder import ROW_GROUP_BYTES
 from eventconsumer_spark.output.layout import SMALL, SmallFiles, worth_compacting
 from eventconsumer_storage.errors import StorageError
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger(__name__)
 
 _OPTIMIZE = "spark.databricks.delta.optimize"
 _TRIES = 5

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 
 from eventconsumer_storage.errors import StorageError
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger(__name__)
 
 ROW_GROUP_BYTES = 32 * 1024**2
 """Row group size of a writing task, bytes; Spark's default of 128 MiB per task is too large for a small driver."""

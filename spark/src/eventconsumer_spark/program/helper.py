@@ -33,7 +33,7 @@ from eventconsumer_spark.program.process import jobs_of, totals_message
 from eventconsumer_spark.program.session import give_access
 from eventconsumer_spark.storage.paths import open_site
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from eventconsumer_spark.program.resident import jobs_while_alive
 from eventconsumer_spark.program.session import reset, start_session
 from eventconsumer_spark.storage.paths import Site, open_site
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger(__name__)
 
 
 def process(

@@ -19,7 +19,7 @@ from eventconsumer_spark.storage.paths import Site
 from eventconsumer_storage.credential import fingerprint
 from eventconsumer_storage.errors import StorageError
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
 

@@ -15,7 +15,7 @@ from eventconsumer_spark.errors import SparkJobError
 from eventconsumer_spark.program.environment import load_job, set_up_log
 from eventconsumer_spark.program.process import process, totals_message
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger(__name__)
 
 
 def run_batch(program: Program) -> None:

@@ -32,7 +32,7 @@ from eventconsumer_spark.errors import ConfigurationError, RegistryError
 from eventconsumer_spark.registry.schema import MAX_CHARACTERS, Refusal, Schema, checked
 from eventconsumer_storage.credential import check_identity, place, read_secret
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger(__name__)
 
 FIELD = "spec.spark.output.body.registry"
 API_VERSION = "2023-07-01"

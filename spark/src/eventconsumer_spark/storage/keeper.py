@@ -12,7 +12,7 @@ from eventconsumer_spark.errors import ClaimLostError
 from eventconsumer_storage.errors import StorageError
 from eventconsumer_storage.lease_time import Deadline, boottime
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger(__name__)
 
 LEASE_SECONDS = 30
 MARGIN_SECONDS = 5.0

@@ -17,7 +17,7 @@ from eventconsumer_storage.causes import cause_of, with_cause
 from eventconsumer_storage.errors import Conflict, NotFound, StorageError, Unauthorized
 from eventconsumer_storage.sync_blobs import SyncBlobStore
 
-log = logging.getLogger("eventconsumer.spark")
+log = logging.getLogger(__name__)
 
 CHECKS = 16
 """Checks of files at the same time: they are bound by latency."""

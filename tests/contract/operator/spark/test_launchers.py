@@ -174,7 +174,7 @@ async def test_a_missing_definition_is_named_and_its_installation_is_the_remedy(
         servers.close()
 
 
-async def test_rights_are_those_that_the_enabled_launchers_need(defined: Cluster, tmp_path: Path) -> None:
+async def test_rights_match_the_enabled_launchers(defined: Cluster, tmp_path: Path) -> None:
     hub = Hub()
     values = "sparkLaunchers={Kubeflow,Apache}"
     flags = ("--spark-launcher", "Kubeflow", "--spark-launcher", "Apache", "--network-policies")

@@ -279,7 +279,7 @@ def test_a_mistake_in_the_call_is_no_violation() -> None:
     assert (result.returncode, json.loads(result.stdout)["verdict"]) == (3, "Unreadable")
 
 
-async def test_a_listing_goes_on_over_pages(azurite: AzuriteProcess) -> None:
+async def test_a_listing_reads_all_pages(azurite: AzuriteProcess) -> None:
     async with BlobServiceClient.from_connection_string(azurite.connection_string, **client_options()) as service:
         name = azurite.container()
         client = await service.create_container(name)
@@ -357,7 +357,7 @@ def test_an_audit_lives_through_a_storage_that_fails_at_times(parquet: Drained) 
         proxy.close()
 
 
-def test_prune_keeps_the_chain_whole_and_hosts_go_on_behind_it(drained: Drained) -> None:
+def test_prune_keeps_the_chain_whole_and_hosts_continue_after_it(drained: Drained) -> None:
     now = datetime.now(UTC) + timedelta(minutes=1)
     names, size = drained.names(""), _bytes(drained)
     planned, _ = drained.prune(now)
@@ -436,7 +436,7 @@ def test_an_interrupted_prune_is_named_and_finished_by_the_next(azurite: Azurite
     assert drained.audit()["counts"] == {"Tombstones": 1}
 
 
-def test_the_program_prunes_only_when_told_to(parquet: Drained) -> None:
+def test_the_program_prunes_only_with_its_option(parquet: Drained) -> None:
     before = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
     said = run_program("prune", f"--before={before}", **parquet.environment)
     assert (said.returncode, said.stderr) == (0, "")

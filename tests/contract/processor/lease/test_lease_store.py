@@ -220,7 +220,7 @@ async def test_a_damaged_lease_is_set_apart_and_rebuilt_only_on_demand(pair: Pai
     assert (seen.owner, seen.checkpoint) == ("host-b", Checkpoint("100", 7))
 
 
-async def test_a_deleted_container_costs_the_lease_and_is_made_again_by_who_registers(pair: Pair) -> None:
+async def test_a_deleted_container_loses_the_lease_and_registration_creates_it(pair: Pair) -> None:
     held = await hold(pair)
     await pair.world.delete_container()
     with pytest.raises(LeaseLost):

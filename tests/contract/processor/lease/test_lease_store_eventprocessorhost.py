@@ -167,7 +167,7 @@ async def test_a_lease_that_never_ends_is_a_problem_of_its_partition_alone(world
     await take(store, "host-a")
 
 
-async def test_a_lease_kept_by_something_without_a_name_is_told_when_it_lasts(world: World) -> None:
+async def test_a_lasting_lease_without_an_owner_is_reported(world: World) -> None:
     if world.blobs is not world.other:
         pytest.skip("half a minute of real time")
     store = store_of(world)

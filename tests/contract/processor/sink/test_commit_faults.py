@@ -129,7 +129,7 @@ async def test_what_lands_after_its_own_second_try_changes_nothing(
             held = proxy.add(file, Hold(), times=1)
             first = asyncio.create_task(write(bad, layout, "mine", (BLOCK,)))
             await asyncio.to_thread(held.wait, 10.0)
-            first.cancel()  # gave up on the answer; the request goes on
+            first.cancel()  # gave up on the answer; the request continues
             await asyncio.gather(first, return_exceptions=True)
             assert await write(bad, layout, "mine", (BLOCK,)) is None
             held.release()

@@ -31,7 +31,7 @@ class World(Protocol):
         """Let retention remove what is below."""
 
     def redeliver(self, number: int) -> None:
-        """Let the attached reader go on from a number again."""
+        """Let the attached reader continue from a number again."""
 
     def start_early(self, events: int) -> None:
         """Let new links start before their position."""
@@ -286,7 +286,7 @@ async def test_a_reader_of_a_lower_epoch_is_refused_until_the_higher_one_is_gone
     await source.close()
 
 
-async def test_a_lost_connection_ends_the_link_and_another_one_goes_on(world: World) -> None:
+async def test_a_lost_connection_ends_the_link_and_a_new_one_continues(world: World) -> None:
     world.produce(2)
     source = await world.hub.open("0", -1, 1, 100)
     assert await numbers(source, 2) == [0, 1]

@@ -281,7 +281,7 @@ async def test_requests_wait_for_the_session_window_of_the_service(hub: AmqpHub,
     assert [info.last for info in found] == [0, -1] * 20
 
 
-async def test_a_body_that_is_null_is_told_from_an_empty_one(hub: AmqpHub, peer: PeerProcess) -> None:
+async def test_a_null_body_differs_from_an_empty_one(hub: AmqpHub, peer: PeerProcess) -> None:
     peer.produce(section(codec.DATA, b""), b"", section(codec.VALUE, None))
     source = await hub.open("0", -1, 1, 100)
     found: list[bytes | None] = list((await rows(source, 3)).bodies)

@@ -158,7 +158,7 @@ def make(request: pytest.FixtureRequest, world: World) -> Make:
     return shop
 
 
-async def test_leases_say_who_owns_and_how_far_they_are(make: Make) -> None:
+async def test_leases_show_owner_and_position(make: Make) -> None:
     shop = make()
     await shop.drain("0", 49, 59)
     await shop.hold("1", "orders-host-1.u")
@@ -544,7 +544,7 @@ async def said(shop: Shop) -> dict[str, Check]:
     return {one.check: one for one in checks.report().checks}
 
 
-async def test_what_nobody_has_and_what_is_its_own_is_free(make: Make) -> None:
+async def test_unowned_leases_and_own_leases_are_free(make: Make) -> None:
     shop = make()
     found = await said(shop)
     assert [one.ok for one in found.values()] == [True, True]

@@ -54,7 +54,7 @@ def test_news_for_each_change_and_none_for_none() -> None:
     assert [(news.subject, news.reason) for news in changes(new, status_of(WELL))] == [("Ready", "Available")]
 
 
-def test_what_spark_left_out_is_a_warning_though_everything_goes_on() -> None:
+def test_files_that_spark_left_out_are_a_warning() -> None:
     well = status_of(WELL)
     spark = next(each for each in well.conditions if each.type == "SparkHealthy")
     left_out = spark.model_copy(update={"reason": "SparkQuarantined", "message": "batch 7: p/0: bad"})
@@ -98,7 +98,7 @@ async def test_a_new_operator_counts_on() -> None:
     assert [event["count"] for event in await events(api)] == [5, 5]
 
 
-async def test_an_event_that_expired_starts_anew() -> None:
+async def test_an_expired_event_is_created_again() -> None:
     api = FakeKubernetes()
     recorder = Recorder(api)
     await flap(recorder, 3)
@@ -108,7 +108,7 @@ async def test_an_event_that_expired_starts_anew() -> None:
     assert [event["count"] for event in await events(api)] == [2, 2]
 
 
-async def test_the_time_of_the_last_one_is_told() -> None:
+async def test_the_time_of_the_last_one_is_reported() -> None:
     api = FakeKubernetes()
     recorder = Recorder(api)
     new = status_of(NEW)
@@ -176,7 +176,7 @@ def test_why_a_pod_was_restarted(found: Manifest, reason: str, part: str) -> Non
     assert part in restart_event(restart)
 
 
-def test_restarts_of_long_ago_and_pods_that_just_go_are_not_told() -> None:
+def test_old_restarts_and_terminating_pods_are_not_reported() -> None:
     leaving = pod()
     leaving["metadata"]["deletionTimestamp"] = "t"
     assert restarts([ended(minutes=11, reason="OOMKilled", exitCode=137), leaving, pod(phase="Running")], NOW) == ()
@@ -189,7 +189,7 @@ def test_many_with_one_reason_make_one_sentence() -> None:
     assert "orders-host-1" not in text
 
 
-async def test_a_restart_is_told_once_in_an_event_and_in_the_condition_until_the_host_is_ready() -> None:
+async def test_a_restart_is_one_event_and_in_the_condition_until_the_host_is_ready() -> None:
     api = FakeKubernetes()
     recorder = Recorder(api)
     killed = ended(reason="OOMKilled", exitCode=137)

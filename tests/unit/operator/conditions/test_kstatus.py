@@ -133,7 +133,7 @@ def test_stalled_excludes_progress_and_readiness(facts: Facts) -> None:
     assert all(finding(facts).message for finding in (stalled, reconciling, ready))
 
 
-def test_a_failed_batch_needs_a_person_though_hosts_go_on() -> None:
+def test_a_failed_batch_requires_action_although_hosts_continue() -> None:
     failed = SparkFacts(enabled=True, batches=(BATCH, FAILED))
     facts = Facts(
         desired=2, ready=2, existing=2, current=2, reported=True, leading=True, total=8, owned=8, spark=failed

@@ -102,7 +102,7 @@ def test_the_name_of_the_hub_is_remembered_for_one_spec() -> None:
     assert status_of(changed).hub.name is None
 
 
-def test_events_lost_to_retention_are_a_condition_of_their_own_and_stay_told() -> None:
+def test_events_lost_to_retention_have_their_own_lasting_condition() -> None:
     lost = fleet().model_copy(update={"gap_events": 5, "gaps": {"3": "17-20,22-22"}})
     status = status_of(healthy(reports={"orders-host-0": report(fleet=lost), "orders-host-1": report()}))
     assert verdict(status, "DataGap") == ("True", "DataGap")
@@ -177,7 +177,7 @@ def test_a_gap_that_hosts_report_is_not_repeated_while_no_host_leads() -> None:
     assert message(again, "DataGap") == message(once, "DataGap") == f"{gap.field}: {gap.message}"
 
 
-def test_dead_letters_are_told_and_nothing_waits_for_a_person() -> None:
+def test_dead_letters_are_reported_and_no_action_is_required() -> None:
     letters = Problem(field="spec.processing.handler", reason="DeadLetters", message="3 events are in dead letters")
     status = status_of(
         healthy(reports={"orders-host-0": report(fleet=fleet()), "orders-host-1": report(problems=[letters])})
@@ -251,7 +251,7 @@ def test_a_problem_of_hosts_stalls_once_with_field_and_remedy() -> None:
     assert message(status, "Ready") == "spec.sink.container: storage refuses it: rename it"
 
 
-def test_one_cause_is_told_once_with_all_its_fields() -> None:
+def test_one_cause_is_reported_once_with_all_its_fields() -> None:
     told = [
         Problem(field=f"spec.{part}.authentication", reason="SecretKeyMissing", message=f"absent: create it ({part})")
         for part in ("sink", "checkpointStore")
@@ -346,7 +346,7 @@ def test_a_lost_right_stalls_and_a_conflict_does_not() -> None:
     assert verdict(transient, "Reconciling") == ("True", "Progressing")
 
 
-def test_a_new_host_that_is_never_ready_is_named_and_the_others_go_on() -> None:
+def test_a_new_host_that_is_never_ready_is_named_and_the_others_continue() -> None:
     def made(number: int, minutes: float, **status: Any) -> Manifest:
         when = (NOW - timedelta(minutes=minutes)).isoformat()
         found = pod(f"orders-host-{number}", phase="Running", **status)

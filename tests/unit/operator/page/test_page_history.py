@@ -39,7 +39,7 @@ def test_a_slot_keeps_the_worst_lag_and_others_stay_unknown() -> None:
     assert history.slots()[-1] == (BEGIN + 65) // SLOT_SECONDS
 
 
-def test_growth_is_told_where_it_was_seen_and_a_smaller_total_begins_anew() -> None:
+def test_growth_is_shown_where_it_was_seen_and_a_smaller_total_restarts() -> None:
     history = History()
     for slot, files in enumerate((10, 14, None, 20, 3, 5)):
         history.see(Sample(BEGIN + slot * SLOT_SECONDS, 1, files=files, events=files))
@@ -47,7 +47,7 @@ def test_growth_is_told_where_it_was_seen_and_a_smaller_total_begins_anew() -> N
     assert history.new_events() == history.new_files()
 
 
-def test_a_clock_that_is_set_back_makes_it_begin_anew() -> None:
+def test_a_clock_set_back_restarts_the_history() -> None:
     history = History()
     history.see(Sample(BEGIN, 1, lags(5)))
     history.see(Sample(BEGIN - 2 * SLOT_SECONDS, 1, lags(6)))
@@ -98,7 +98,7 @@ OWNERS = st.none() | st.dictionaries(st.sampled_from("0123"), st.sampled_from(HO
 
 
 @given(st.lists(OWNERS, max_size=80))
-def test_tenures_tell_for_each_time_who_owned_it(told: list[dict[str, str] | None]) -> None:
+def test_tenures_give_the_owner_at_each_time(told: list[dict[str, str] | None]) -> None:
     history = History()
     truth: list[tuple[float, Mapping[str, str]]] = []
     for step, owners in enumerate(told):

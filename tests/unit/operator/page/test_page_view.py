@@ -55,7 +55,7 @@ def world(owners: dict[str, str], *, after: int = 0, lag: int = 0) -> Observed:
     )
 
 
-def test_a_consumer_is_told_with_its_partitions_owners_and_moves() -> None:
+def test_a_consumer_is_shown_with_partitions_owners_and_moves() -> None:
     found = detail(
         recorded(
             world({"0": "shop/orders/a.1", "1": "shop/orders/b.1"}, lag=9), world({"0": "shop/orders/b.1"}, after=60)
@@ -170,7 +170,7 @@ async def test_a_reconcile_is_recorded_and_a_deletion_forgotten() -> None:
     assert histories.get(KEY) is None
 
 
-def test_many_who_look_cost_no_more_than_one() -> None:
+def test_many_viewers_cost_no_more_than_one() -> None:
     now, made = [0.0], [0]
 
     def make() -> ErrorView:

@@ -295,7 +295,7 @@ def test_more_lag_never_means_fewer_hosts(
 
 # --- a model: hosts that drain ----------------------------------------------------------------------------------------
 
-TICK = 3  # seconds: the model goes on as often as the operator looks
+TICK = 3  # seconds: the model continues as often as the operator looks
 
 
 @dataclass

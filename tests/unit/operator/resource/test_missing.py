@@ -58,7 +58,7 @@ def test_a_host_that_does_not_exist_for_minutes_needs_an_action_and_keeps_its_ca
         "statefulset/orders-host: 1 of 2 pods have been missing since 2026-11-21 12:00:00 UTC: "
         f"the API server refuses it: {QUOTA}: raise the quota, or lower spec.pods.resources"
     )
-    # All pods existed for a moment: it begins anew, without the old cause.
+    # All pods existed for a moment: it begins again, without the old cause.
     back = status_of(replace(later, pods=(pod("orders-host-0"), pod("orders-host-1"))))
     assert (stalled(back)[0], back.missing) == ("False", [])
     again = status_of(after(later, back, SLOW))

@@ -105,7 +105,7 @@ def test_the_end_of_a_kubeflow_application_has_a_time_and_a_failure_its_cause() 
     assert said_by_kubeflow(application(KUBEFLOW_APPLICATION)) == Said(PENDING)
 
 
-def test_what_a_kubeflow_application_waits_for_is_told() -> None:
+def test_the_cause_of_a_waiting_kubeflow_application_is_shown() -> None:
     said = said_by_kubeflow(kubeflow("SUBMISSION_FAILED", "failed to run spark-submit: exceeded quota"))
     assert said == Said(PENDING, "SUBMISSION_FAILED: failed to run spark-submit: exceeded quota")
 
@@ -214,7 +214,7 @@ def test_a_job_needs_no_operator() -> None:
     assert missing_operator(application(JOB), NOW) is None
 
 
-def test_a_kind_that_is_missing_is_told_with_what_brings_it() -> None:
+def test_a_missing_kind_is_reported_with_its_installer() -> None:
     assert "Kubeflow Spark operator" in install_hint(KUBEFLOW_APPLICATION)
     assert "sparkapplications.spark.apache.org v1:" in install_hint(APACHE_APPLICATION)
     assert [install_hint(kind) for kind in STORED] == [""] * len(STORED)

@@ -200,7 +200,7 @@ def test_the_end_of_the_container_of_the_driver_ends_the_attempt() -> None:
     # The next batch has its driver at once.
     done = look(created(500), pods=(driver_pod(code=0),), leader=committed(1, seconds_ago=1, open_batch=batch(2)))
     assert (done.batch, done.start, done.live) == (2, 1, ())
-    # The pod goes on until it is left over.
+    # The pod continues until it is left over.
     late = look(created(4000), pods=(driver_pod(code=0),), leader=committed(1, seconds_ago=660))
     assert [each.name for each in late.given_up] == ["b1a1"]
 
@@ -217,7 +217,7 @@ def committed(number: int, *, seconds_ago: float, open_batch: BatchReport | None
     return fleet(committed=number, batch=open_batch).model_copy(update={"last_commit": commit})
 
 
-def test_what_goes_on_long_after_the_commit_of_its_batch_is_ended() -> None:
+def test_an_attempt_long_after_the_commit_of_its_batch_is_ended() -> None:
     def after(minutes: int) -> Attempts:
         return look(created(4000), leader=committed(1, seconds_ago=60 * minutes))
 

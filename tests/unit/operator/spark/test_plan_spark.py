@@ -123,7 +123,7 @@ def test_the_job_tries_once_and_ends_in_time() -> None:
     assert manifest["metadata"]["labels"]["eventconsumer.io/batch"] == "1"
 
 
-def test_a_resident_driver_is_told_its_limits_and_has_the_time_for_them() -> None:
+def test_a_resident_driver_gets_its_limits_and_the_time_for_them() -> None:
     assert "resident" not in driver_job(made())
     spec = RESIDENT | {"spark": RESIDENT["spark"] | {"timeoutSeconds": 600}}
     manifest = made(spec=spec)
@@ -242,7 +242,7 @@ def test_outdated_and_suspended_resident_drivers_are_deleted(
     assert make_plan(seen, SETTINGS).spark.deleted == expected
 
 
-def test_the_driver_is_told_its_batch_and_no_secret() -> None:
+def test_the_driver_gets_its_batch_and_no_secret() -> None:
     environment = {variable["name"]: variable for variable in driver(made())["env"]}
     told = BatchJob.model_validate_json(environment["EVENTCONSUMER_BATCH_JOB"]["value"])
     assert (told.number, told.application, told.resource.uid) == (1, NAME, UID)
@@ -341,7 +341,7 @@ def test_python_and_java_of_driver_and_executors_use_the_proxy_but_not_for_the_a
     assert found["spark.hadoop.fs.azure.networking.library"] == "JDK_HTTP_URL_CONNECTION"
 
 
-def test_drivers_are_told_the_allowed_endpoints_of_storage() -> None:
+def test_drivers_get_the_allowed_endpoints_of_storage() -> None:
     def told(settings: Settings, spec: dict[str, Any]) -> BatchJob:
         variables = {each["name"]: each.get("value") for each in driver(made(spec=spec, settings=settings))["env"]}
         return BatchJob.model_validate_json(variables["EVENTCONSUMER_BATCH_JOB"] or "")
@@ -355,7 +355,7 @@ def test_drivers_are_told_the_allowed_endpoints_of_storage() -> None:
         assert not told(SETTINGS, spec).allow_insecure_endpoints and told(emulators, spec).allow_insecure_endpoints
 
 
-def test_the_program_is_told_where_its_manifest_is() -> None:
+def test_the_program_gets_the_path_of_its_manifest() -> None:
     environment = {variable["name"]: variable for variable in driver(made())["env"]}
     url = environment["EVENTCONSUMER_BATCH_MANIFEST"]["value"]
     assert url.startswith("abfss://drained@shop.dfs.core.windows.net/")

@@ -145,7 +145,7 @@ def test_the_programs_of_the_image_are_those_with_a_main_function() -> None:
         assert program in started({"mainFile": program})["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
-def test_images_of_users_are_those_that_the_administrator_allows() -> None:
+def test_images_of_users_are_limited_to_allowed_images() -> None:
     image = "registry.example/spark/mine:1"
     made = started({"image": image}, ("registry.example/spark/",))
     assert made["spec"]["template"]["spec"]["containers"][0]["image"] == image

@@ -161,7 +161,7 @@ def test_an_attempt_without_executors_until_its_end_names_them_and_not_its_time(
     )  # fmt: skip
     seen = status_of(started).spark
     assert seen is not None and seen.waiting == ""
-    assert "1 of 2 executors are running; 1 executor pods do not exist" in healthy(started)[2]
+    assert "1 of 2 executors are running; 1 executor pod missing" in healthy(started)[2]
 
 
 def test_a_driver_that_a_quota_refuses_names_it_also_after_its_time() -> None:
@@ -213,7 +213,7 @@ def test_a_driver_whose_variables_have_no_source_names_it_with_the_remedy() -> N
     assert f"CreateContainerConfigError: {said}: create it, or correct env and envFrom in the spec" in message
 
 
-def test_no_secret_is_told() -> None:
+def test_no_secret_is_shown() -> None:
     secret = "AccountKey=" + "A" * 44
     text = status_of(world(failed(), drivers=(driver(ended(message=f"x {secret}")),))).model_dump_json()
     assert "A" * 44 not in text
@@ -236,7 +236,7 @@ def test_failures_are_over_with_the_commit() -> None:
     assert waiting is not None and (waiting.last_batch, waiting.failures) == (1, 0)  # 2 is not started yet
 
 
-def test_a_started_attempt_is_told_at_once() -> None:
+def test_a_started_attempt_is_shown_at_once() -> None:
     found = status_of(world(), started=True).spark
     assert found is not None
     assert (found.last_batch, found.attempt, found.last_application, found.mode) == (1, 1, NAME, "Local")
@@ -281,19 +281,19 @@ def commit(**changes: Any) -> CommitReport:
     return CommitReport(number=1, committed_at=NOW, application="a", rows_read=5, rows_written=4, seconds=2, **changes)
 
 
-def test_what_was_left_out_is_told() -> None:
+def test_files_and_events_left_out_are_shown() -> None:
     leader = fleet(committed=1).model_copy(
         update={"last_commit": commit(quarantined_files=1, quarantined_rows=3, quarantine="batch 1: p/0: bad")}
     )
     status, reason, message = healthy(world(leader=leader))
     assert (status, reason) == ("True", "SparkQuarantined")
-    assert "1 files, 3 events in other files; batch 1: p/0: bad" in message
+    assert "1 file, 3 events in other files; batch 1: p/0: bad" in message
     found = status_of(world(leader=leader)).spark
     assert found is not None and found.quarantine is not None and found.last_commit is not None
     assert (found.quarantine.files, found.last_commit.rows_written) == (1, 4)
 
 
-def test_up_to_when_all_events_are_in_committed_batches_is_told() -> None:
+def test_the_watermark_of_committed_batches_is_shown() -> None:
     for watermark, expected in (
         (None, None),
         (WatermarkReport(files=NOW), None),

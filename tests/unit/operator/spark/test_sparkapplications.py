@@ -194,7 +194,7 @@ def test_the_kubelet_ends_the_driver_in_time(launcher: str) -> None:
 
 
 @BOTH
-def test_the_driver_is_told_its_batch_and_its_credential_is_a_file(launcher: str) -> None:
+def test_the_driver_gets_its_batch_and_its_credential_as_a_file(launcher: str) -> None:
     manifest = made(launcher)
     driver, executor = templates(manifest)
     (container,) = driver["spec"]["containers"]

@@ -63,7 +63,7 @@ async def commit(world: World, number: int) -> None:
 
 
 @virtual
-async def test_what_waits_is_told_and_becomes_batches_within_the_limits() -> None:
+async def test_pending_files_are_reported_and_become_batches_within_the_limits() -> None:
     world = world_of({"files": 3, "ageSeconds": 600}, {"maxFiles": 2})
     leader = await planner(world)
     for last in (9, 19):
@@ -200,7 +200,7 @@ async def test_the_last_parallel_batches_end_before_batches_are_in_order_again()
 
 
 @virtual
-async def test_a_schedule_that_cannot_be_read_is_a_problem_and_other_triggers_go_on() -> None:
+async def test_an_unreadable_schedule_is_a_problem_and_other_triggers_continue() -> None:
     world = world_of({"files": 2, "schedule": "61 * * * *"})
     leader = await planner(world)
     await world.drain("0", 9)
@@ -228,7 +228,7 @@ async def test_a_schedule_starts_a_batch_of_what_was_there_by_then() -> None:
 
 
 @virtual
-async def test_a_commit_record_that_cannot_be_read_is_a_problem_of_the_sink_and_batches_go_on() -> None:
+async def test_an_unreadable_commit_record_is_a_problem_of_the_sink_and_batches_continue() -> None:
     world = world_of({"files": 1})
     leader = await planner(world)
     await world.drain("0", 9)

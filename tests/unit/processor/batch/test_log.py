@@ -1,4 +1,4 @@
-"""Batches in storage: ranges are contiguous, a new leader goes on exactly, commit records are read or named."""
+"""Batches in storage: ranges are contiguous, a new leader continues exactly, commit records are read or named."""
 
 import tracemalloc
 from datetime import UTC, datetime
@@ -332,7 +332,7 @@ async def test_counts_of_a_user_s_program_are_reported_within_the_range_of_a_rep
 
 
 @virtual
-async def test_what_was_left_out_is_told_for_people() -> None:
+async def test_files_left_out_are_described() -> None:
     files = [BatchFile(path=f"p/{n}", etag="e", size=1, partition="3", first=n, last=n + 9, count=10) for n in range(5)]
     left = Quarantine(number=1, files=files, rows=7, rows_path="out/_rows", message="Not a Parquet file")
     blobs = FakeBlobStore(virtual_clock)

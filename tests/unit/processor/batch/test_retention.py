@@ -273,7 +273,7 @@ async def registered() -> Table:
 
 
 @virtual
-async def test_files_are_removed_from_the_table_first_and_those_that_it_does_not_have_yet_are_kept() -> None:
+async def test_files_are_removed_from_the_table_first_and_unregistered_files_are_kept() -> None:
     made = await registered()
     keeper = Keeper(made.world, {"days": 1, "keepUncommitted": False}, {"table": {}})
     fake(made.world.files).calls.clear()
@@ -454,7 +454,7 @@ async def test_a_cursor_that_cannot_be_read_is_named_with_the_remedy() -> None:
 
 
 @virtual
-async def test_the_cursor_begins_again_in_a_new_segment_and_the_totals_go_on() -> None:
+async def test_the_cursor_restarts_in_a_new_segment_and_the_totals_continue() -> None:
     world = await old()
     keeper = Keeper(world, {"days": 1})
     await keeper.step()

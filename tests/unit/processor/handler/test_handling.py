@@ -383,7 +383,7 @@ async def test_rejecting_what_was_not_given_is_a_failure_like_any_other() -> Non
 
 
 @virtual
-async def test_nothing_goes_on_while_a_dead_letter_cannot_be_written() -> None:
+async def test_handling_waits_while_a_dead_letter_cannot_be_written() -> None:
     recorder = Recorder(poison(10))
     bench = await opened(recorder, attempts=1)
     bench.blobs.faults += [Fault("put") for _ in range(6)] + [Fault("put", applied=True)]

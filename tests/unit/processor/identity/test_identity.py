@@ -213,7 +213,7 @@ def in_group(account: Account, group: str, resource: dict[str, str] = SHOP) -> H
 async def test_a_consumer_group_in_another_case_is_the_same_group() -> None:
     account = Account()
     await account.leases.put("$Default/0", b"{}")  # of an EventProcessorHost
-    with pytest.raises(Blocked, match=r"at \$Default/, and \$DEFAULT would begin anew at \$DEFAULT/") as raised:
+    with pytest.raises(Blocked, match=r"at \$Default/, and \$DEFAULT would restart at \$DEFAULT/") as raised:
         await account.claim(in_group(account, "$DEFAULT"), "c" * 16)
     problem = raised.value.problem
     assert (problem.field, problem.reason) == ("spec.eventHub.consumerGroup", "CheckpointStoreInUse")
@@ -241,7 +241,7 @@ async def test_a_record_of_an_earlier_version_keeps_its_name_and_its_folder() ->
     found = LeaseRecord.model_validate_json(record)
     await restore_lease_record(account.leases, "$Default/", found)
     assert {*account.names()} == {"$Default~identity.json"}
-    with pytest.raises(Blocked, match=r"at \$Default/, and \$default would begin anew"):
+    with pytest.raises(Blocked, match=r"at \$Default/, and \$default would restart"):
         await account.claim(in_group(account, "$default", MARKET), "d" * 16)
     account.leases.delete("$Default~identity.json")
     await restore_lease_record(account.leases, "$Default/", found)

@@ -64,7 +64,7 @@ def owned(seconds: int | None = None, age: float = 0) -> LeaseView:
         (owned(FOREIGN_SECONDS, 130), LeaseState.EXPIRED),
     ],
 )
-def test_who_owns_a_lease(lease: LeaseView, state: LeaseState) -> None:
+def test_the_owner_of_a_lease(lease: LeaseView, state: LeaseState) -> None:
     assert lease.state(NOW) is state
 
 

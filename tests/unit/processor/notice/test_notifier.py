@@ -343,7 +343,7 @@ async def test_an_endpoint_that_does_not_respond_is_asked_once_for_each_partitio
 
 
 @virtual
-async def test_a_partition_goes_on_in_the_next_segment_after_its_last_notice() -> None:
+async def test_a_partition_continues_in_the_next_segment_after_its_last_notice() -> None:
     world = World()
     notifier = await world.begun()
     for partition in PARTITIONS:

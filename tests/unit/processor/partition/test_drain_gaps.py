@@ -56,7 +56,7 @@ async def test_retention_that_passes_after_the_hub_was_asked_is_not_taken_for_co
     assert stage.partition.reader is not None
     stage.partition.add(*(b"later" for _ in range(200)))
     stage.partition.compact(range(501, 700, 2))
-    stage.partition.retain_from(600)  # the same link goes on
+    stage.partition.retain_from(600)  # the same link continues
     await eventually(lambda: running.pump.report().next_sequence_number == 699)
     await running.stop()
     assert stage.partition.opened == 2

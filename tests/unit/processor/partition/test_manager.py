@@ -171,7 +171,7 @@ def test_a_deleted_lease_container_is_rebuilt_and_epochs_stay_above_the_files(la
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_lease_deleted_while_held_is_taken_again_and_the_others_go_on(layout: str) -> None:
+def test_a_lease_deleted_while_held_is_taken_again_and_the_others_continue(layout: str) -> None:
     async def test(fleet: Fleet) -> None:
         host = fleet.start("a")
         await until(lambda: fleet.counts() == [2], 10)
@@ -349,7 +349,7 @@ async def steal_link(fleet: Fleet, epoch: int | None = None) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_rival_of_a_higher_epoch_is_told_and_asked_less_and_less(layout: str) -> None:
+def test_a_rival_of_a_higher_epoch_is_reported_and_retried_less_and_less(layout: str) -> None:
     async def test(fleet: Fleet) -> None:
         host = fleet.start("a")
         await until(lambda: fleet.counts() == [2], 10)

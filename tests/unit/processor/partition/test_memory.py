@@ -28,7 +28,7 @@ def test_what_is_kept_and_may_wait_is_within_the_size(size: int, told: list[tupl
         assert memory.full or memory.used + memory.for_waiting == size
 
 
-def test_who_keeps_most_makes_room() -> None:
+def test_the_partition_with_most_memory_makes_room() -> None:
     memory = memory_for(100)
     memory.keep("0", 30)
     memory.keep("1", 60)

@@ -111,7 +111,7 @@ async def test_the_response_is_the_report_if_the_operator_prefers_it(tmp_path: P
         assert (await at.post(at.message(), Prefer="return=representation"))[0] == 409  # it is old
 
 
-async def test_a_message_that_repeats_the_last_wakes_nobody_and_goes_on_counting(tmp_path: Path) -> None:
+async def test_a_repeated_message_wakes_no_waiter_and_is_counted(tmp_path: Path) -> None:
     async with desk(tmp_path) as at:
         await at.post(at.message())
         at.news.acknowledge()

@@ -467,7 +467,7 @@ async def test_a_checkpoint_beyond_the_end_is_refused() -> None:
 
 
 @virtual
-async def test_a_rebuilt_lease_goes_on_behind_the_chain_with_a_higher_epoch() -> None:
+async def test_a_rebuilt_lease_continues_after_the_chain_with_a_higher_epoch() -> None:
     stage = Stage()
     stage.partition.add(*bodies(10))
     for owner in ("host-a", "host-b", "host-c"):

@@ -43,7 +43,7 @@ async def drained(stage: Stage, count: int) -> Running:
 
 @pytest.mark.parametrize("new", [0, 2, 3, 9, 50])
 @virtual
-async def test_a_hub_that_lost_events_in_files_is_not_read_however_many_come_anew(new: int) -> None:
+async def test_a_hub_that_lost_events_in_files_is_not_read_however_many_new_ones_it_has(new: int) -> None:
     stage = Stage()
     running = await drained(stage, 20)
     stage.partition.forget_last(3)

@@ -81,7 +81,7 @@ async def test_a_taken_second_means_the_next_one() -> None:
 
 @pytest.mark.parametrize("applied", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("operation", ["put_block", "put_block_list", "put"])  # of the data file, twice; the record
-async def test_a_second_try_goes_on_with_its_own_data_file(operation: str, applied: bool) -> None:
+async def test_a_second_try_continues_with_its_own_data_file(operation: str, applied: bool) -> None:
     blobs = store()
     files = chain("Capture", blobs, Seconds())
     blobs.faults.append(Fault(operation, applied))

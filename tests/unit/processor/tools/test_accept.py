@@ -1,4 +1,4 @@
-"""`hub accept`: files and hub part at some event, and the chain goes on behind it in a new segment.
+"""`hub accept`: files and hub part at some event, and the chain continues behind it in a new segment.
 
 `hub reposition`: a chain without a file begins at another position, in a new segment.
 """
@@ -75,7 +75,7 @@ def world(files: dict[str, str] | None = None, **overrides: object) -> World:
 
 
 async def accepted(stage: World, *, reposition: bool = False) -> Ends:
-    """Accept, and go on in the new segment."""
+    """Accept, and continue in the new segment."""
     before = stage.segments[-1].number
     segment, ends = await (await stage.person(reposition=reposition)).accept(NOW)
     assert segment.number == before + 1
@@ -246,7 +246,7 @@ async def test_where_nothing_can_be_compared_numbers_that_are_gone_are_a_gap() -
 
 
 @virtual
-async def test_partitions_that_did_not_part_go_on_where_they_are() -> None:
+async def test_partitions_that_did_not_diverge_continue_where_they_are() -> None:
     stage = world()
     await (await stage.drained(20)).stop()
     stage.hub.promote()

@@ -118,7 +118,7 @@ def test_refusals_name_the_cause_and_the_remedy() -> None:
     assert "hub's last event of this partition is 199" in judge(FREE, at(200), Rules(allow_skip=True, shared=True)).why
 
 
-def test_what_left_the_hub_is_told_before_a_chain_begins() -> None:
+def test_events_that_left_the_hub_are_reported_before_a_chain_begins() -> None:
     fresh = PartitionState("0", LeaseState.FREE, earliest=50, head=199)
     assert "40 events before 50 expired in the hub" in judge(fresh, at(9), Rules()).why
     assert judge(fresh, at(49), Rules()).why == "hosts begin with event 50"
@@ -251,7 +251,7 @@ def test_a_migration_refuses_what_would_leave_a_gap() -> None:
     assert (beyond.action, "events 50 to 99 would be in no file" in beyond.why) == (Action.REFUSE, True)
 
 
-def test_a_clock_that_is_wrong_is_told_with_its_direction() -> None:
+def test_a_wrong_clock_is_reported_with_its_direction() -> None:
     checks = Checks()
     for seconds in (0, -59, 90, -90):
         judge_clock(NOW + timedelta(seconds=seconds), NOW, checks)
@@ -366,7 +366,7 @@ def test_a_mistake_in_the_call_ends_with_3_and_says_what(
         (AccountFacts(None, None), None, None, "may not ask for hierarchical namespace, blob soft delete, versioning"),
     ],
 )
-def test_settings_that_do_not_suit_leases_are_told(
+def test_settings_that_do_not_suit_leases_are_reported(
     facts: AccountFacts, versioned: bool | None, ok: bool | None, detail: str
 ) -> None:
     checks = Checks()
@@ -377,7 +377,7 @@ def test_settings_that_do_not_suit_leases_are_told(
 
 
 @pytest.mark.parametrize("operation", ["put", "remove"])
-async def test_a_container_that_may_not_be_written_is_told_with_the_role(operation: str) -> None:
+async def test_a_container_without_write_access_is_reported_with_the_role(operation: str) -> None:
     store = FakeBlobStore(lambda: 0.0)
     config = parse_config(json.dumps(CONFIG), "stdin")
     checks = Checks()

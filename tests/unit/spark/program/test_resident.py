@@ -126,7 +126,7 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture(autouse=True)
 def _log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "eventconsumer.spark")
+    caplog.set_level(logging.INFO, "eventconsumer_spark")
 
 
 def test_next_batches_are_first_attempts_in_order_and_the_last_line_has_the_reason(
