@@ -125,7 +125,7 @@ diagrams: ## Draw the diagrams of docs/diagrams from their text
 	@python3 docs/diagrams/draw.py
 
 # --- checks --------------------------------------------------------------------------------------
-.PHONY: lint types borders check test test-long
+.PHONY: lint types borders check test long test-long durations size
 lint: env ## Check style
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
@@ -148,19 +148,20 @@ test: peer outsiders lint types borders docs azurite classes ## Run all checks e
 	@./local/need rustfmt rustfmt
 	@$(PY) -m local_cluster tools
 	@$(VENV)/bin/pytest -n 2 tests/unit tests/docs
-	@$(VENV)/bin/pytest -m "not long" tests/faults
-	@$(VENV)/bin/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=30 -m "not long" \
-	  tests/e2e tests/contract tests/simulation tests/integration tests/attackers tests/outsiders
+	@$(VENV)/bin/pytest -n 4 --dist loadscope --no-loadscope-reorder -m "not long" \
+	  tests/e2e tests/faults tests/integration tests/contract tests/simulation tests/attackers tests/outsiders
 
-test-long: peer outsiders azurite classes ## Run the long checks: advisories, mutants, long simulation and property tests, fuzzing, chaos, Kubeflow, upgrade, GitOps, Java, KEDA
-	@./local/need javac openjdk-17-jdk-headless
-	@./local/need mvn maven
-	@$(PY) -m local_cluster tools --gitops --kubeflow
-	@$(PY) -m eventconsumer_release.audit
-	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)
-	@HYPOTHESIS_PROFILE=long $(VENV)/bin/pytest -n 2 tests/unit
-	@$(MAKE) -s fuzz
-	@$(VENV)/bin/pytest --durations=20 -m long tests
+long: peer outsiders azurite classes ## Run a group of long checks, and record it in tests/long.txt: G=mutants; without G, list the groups
+	@$(PY) -m tests.support.rotation $(G)
+
+test-long: peer outsiders azurite classes ## Run all long checks
+	@$(PY) -m tests.support.rotation --all
+
+durations: ## List suites and the slowest tests, of the last runs
+	@$(PY) -m tests.support.durations
+
+size: ## Count the lines of tests for one of the product
+	@$(PY) -m tests.support.size
 
 STEPS ?= 200000
 SEED ?= 1

@@ -10,6 +10,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.azurite import AzuriteProcess
+from tests.support.durations import Measure
 from tests.support.peer.process import PeerProcess
 from tests.support.servers import EmulatorProcess
 
@@ -22,8 +23,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark of `make test-long`."""
+    """Register the mark of `make test-long`, and measure the tests."""
     config.addinivalue_line("markers", "long: a test of `make test-long`; `make test` leaves it out")
+    config.pluginmanager.register(Measure(), "durations")
 
 
 ALLOWED_SKIPS = {
@@ -69,6 +71,9 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return _no_skip((yield))
 
 
+TOGETHER = ("tests/e2e", "tests/faults", "tests/outsiders")
+
+
 class _ByFixtures(LoadScopeScheduling):
     """Tests that share fixtures run in one process: those of a file, and all of a folder that shares a stage.
 
@@ -77,7 +82,7 @@ class _ByFixtures(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return next((folder for folder in ("tests/e2e", "tests/outsiders") if file.startswith(f"{folder}/")), file)
+        return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
