@@ -17,8 +17,9 @@ from tests.support.servers import EmulatorProcess
 # Property tests are judged by what they find, not by how busy the machine is. The default profile draws the same
 # examples in each run, so a commit gives the same result everywhere; HYPOTHESIS_PROFILE=long explores. An input that it
 # finds becomes an @example of the test.
-settings.register_profile("default", deadline=None, max_examples=20, derandomize=True, database=None)
-settings.register_profile("long", deadline=None, max_examples=300, derandomize=False, print_blob=True)
+DRAWN_ALIKE = {"deadline": None, "derandomize": True, "database": None}
+settings.register_profile("default", max_examples=20, stateful_step_count=25, **DRAWN_ALIKE)
+settings.register_profile("long", deadline=None, max_examples=300, stateful_step_count=50, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

@@ -555,9 +555,6 @@ class ResidentsGetBatchesDone(BatchesGetDone):
 
 
 _SETTINGS = settings(
-    max_examples=40,
-    stateful_step_count=40,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # making a failing run shorter takes minutes
 )
