@@ -48,6 +48,11 @@ class Group:
         return [*(tuple(word.replace("{seed}", str(seed)) for word in each) for each in self.commands), *tests]
 
 
+def e2e(*names: str) -> tuple[str, ...]:
+    """Files of the end-to-end suite."""
+    return tuple(f"tests/e2e/test_{name}.py" for name in names)
+
+
 GROUPS = {
     "advisories": Group("known vulnerabilities", (), ((PYTHON, "-m", "eventconsumer_release.audit"),)),
     "mutants": Group("the simulation notices each broken host", ("tests/simulation/test_mutants.py",)),
@@ -74,24 +79,18 @@ GROUPS = {
     "attackers": Group("attacks that last", ("tests/attackers", "--ignore=tests/attackers/cluster")),
     "outsiders": Group("Go's client beside hosts", ("tests/outsiders",)),
     "cluster-attackers": Group("attacks inside the cluster", ("tests/attackers/cluster",), (TOOLS,)),
-    "cluster-hosts": Group(
-        "hosts in the cluster: quotas, takeover, identity, scaling",
-        ("tests/e2e/cluster", *(f"tests/e2e/test_{name}.py" for name in ("handover", "identity", "scaling"))),
-        (TOOLS,),
+    "cluster-quotas": Group("quotas, and a cluster that lost its processes", ("tests/e2e/cluster",), (TOOLS,)),
+    "cluster-hosts": Group("takeover, identity and scaling", e2e("handover", "identity", "scaling"), (TOOLS,)),
+    "cluster-data": Group("Avro, dead letters, gaps, notices", e2e("avro", "deadletters", "gaps", "notices"), (TOOLS,)),
+    "cluster-tools": Group(
+        "moves, checkpoints, replays, retention", e2e("move", "plugin_tools", "replay", "retention"), (TOOLS,)
     ),
-    "cluster-data": Group(
-        "what users see of their data: Avro, gaps, notices, retention, replays",
-        tuple(
-            f"tests/e2e/test_{name}.py"
-            for name in ("avro", "deadletters", "gaps", "move", "notices", "plugin_tools", "replay", "retention")
-        ),
-        (TOOLS,),
-    ),
-    "cluster-spark": Group("Spark in the cluster", ("tests/e2e/test_spark.py",), (TOOLS,)),
-    "kubeflow": Group("Spark by kubeflow's operator", ("tests/e2e/test_kubeflow.py",), ((*TOOLS, "--kubeflow"),)),
+    "cluster-spark": Group("Spark in the cluster", e2e("spark"), (TOOLS,)),
+    "cluster-executors": Group("executors and resident drivers", e2e("spark_kept"), (TOOLS,)),
+    "kubeflow": Group("Spark by kubeflow's operator", e2e("kubeflow"), ((*TOOLS, "--kubeflow"),)),
     "gitops": Group("Argo CD's engine", ("tests/e2e/gitops",), ((*TOOLS, "--gitops"),)),
-    "upgrade": Group("a release is upgraded while it drains", ("tests/e2e/test_upgrade.py",), (TOOLS,)),
-    "chaos": Group("ten minutes of chaos", ("tests/e2e/test_chaos.py",), (TOOLS,), minutes=60),
+    "upgrade": Group("a release is upgraded while it drains", e2e("upgrade"), (TOOLS,)),
+    "chaos": Group("ten minutes of chaos", e2e("chaos"), (TOOLS,), minutes=60),
 }
 
 
