@@ -14,6 +14,15 @@ from tests.integration.processor.test_table import has_table, rows_of
 from tests.support.waiting import wait_until
 
 EVENTS = 300
+LONG = pytest.mark.long  # the same limit of the same child
+
+
+def _checkpoint(last: int) -> str:
+    return f"{last:020d}.checkpoint.parquet"
+
+
+def _version(last: int) -> str:
+    return f"{last + 1:020d}.json"
 
 
 def _exhaust_every_leader(orders: Consumer, name: Callable[[int], str], content: bytes, sent: int) -> Outcome:
@@ -63,11 +72,16 @@ def _drained(orders: Consumer) -> int:
 @pytest.mark.parametrize(
     ("name", "make", "plain"),
     [
-        (lambda last: f"{last:020d}.checkpoint.parquet", bombs.repeated_text, bombs.PLAIN_PARQUET),
-        (lambda last: f"{last:020d}.checkpoint.parquet", bombs.nested_list, bombs.PLAIN_PARQUET),
-        (lambda last: f"{last + 1:020d}.json", bombs.empty_objects, bombs.PLAIN_JSON),
+        pytest.param(_checkpoint, bombs.repeated_text, bombs.PLAIN_PARQUET, id="a text in each row"),
+        pytest.param(_checkpoint, bombs.nested_list, bombs.PLAIN_PARQUET, id="a list of millions", marks=LONG),
+        pytest.param(
+            lambda last: f"{last + 1:020d}.json",
+            bombs.empty_objects,
+            bombs.PLAIN_JSON,
+            id="a version in JSON",
+            marks=LONG,
+        ),
     ],
-    ids=["a text in each row", "a list of millions", "a version in JSON"],
 )
 def test_a_blob_of_the_log_that_needs_gigabytes_stops_no_host(
     consumer: MakeConsumer,  # noqa: F811

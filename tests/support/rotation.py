@@ -186,6 +186,7 @@ def main() -> int:
     unknown = sorted(set(arguments.groups) - set(GROUPS))
     if unknown:
         parser.error(f"no group is called {', '.join(unknown)}; the groups are {', '.join(GROUPS)}")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in the background
     commit, greens = _git("rev-parse", "HEAD"), recorded()
     names = [*GROUPS] if arguments.all else arguments.groups
     if arguments.ci:
