@@ -129,6 +129,7 @@ def test_driver_that_is_told_to_end_lets_the_next_one_begin(
     assert result(job) == []
 
 
+@pytest.mark.long  # unit/spark/attempt/test_claim.py has each order of the two
 def test_frozen_driver_does_not_commit_after_another(
     drained: DrainedBatch, launch: Launch, driver: Driver, result: Result
 ) -> None:
