@@ -30,8 +30,7 @@ async def audited(made: Table, *, behind: int = 0) -> TableAudit:
     return report.table
 
 
-@pytest.mark.long  # unit/processor/audit/test_audit_table.py, and test_table.py here
-@pytest.mark.parametrize("policy", ["classic", "v2"])
+@pytest.mark.parametrize("policy", ["classic", pytest.param("v2", marks=pytest.mark.long)])
 def test_a_table_that_spark_changes_is_clean_and_can_be_pruned(
     spark: SparkSession, azurite: AzuriteProcess, policy: str
 ) -> None:
