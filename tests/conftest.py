@@ -73,6 +73,19 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 TOGETHER = ("tests/e2e", "tests/faults", "tests/outsiders")
+ONE_SESSION = (
+    "audit_table",
+    "avro",
+    "examples",
+    "formats",
+    "identity",
+    "json_columns",
+    "output",
+    "pods",
+    "properties",
+    "table",
+)
+"""Files of `tests/integration/spark` whose tests share a Spark session, which has a JVM of its own."""
 
 
 class _ByFixtures(LoadScopeScheduling):
@@ -83,6 +96,8 @@ class _ByFixtures(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if file in {f"tests/integration/spark/test_{name}.py" for name in ONE_SESSION}:
+            return "Spark's session"
         return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
 
 
