@@ -137,7 +137,7 @@ borders: env ## Check the import layers
 	@$(VENV)/bin/lint-imports
 
 check: peer lint types borders ## Run the fast checks, about a minute
-	@$(VENV)/bin/pytest -n 2 tests/unit
+	@$(VENV)/bin/pytest -n 2 -m "not slow" tests/unit
 
 test: peer outsiders lint types borders docs azurite classes ## Run all checks except the long ones: style, types, borders, docs, all tests
 	@./local/need promtool prometheus

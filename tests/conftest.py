@@ -26,6 +26,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 def pytest_configure(config: pytest.Config) -> None:
     """Register the mark of `make test-long`, and measure the tests."""
     config.addinivalue_line("markers", "long: a test of `make test-long`; `make test` leaves it out")
+    config.addinivalue_line("markers", "slow: a unit test of `make test`; `make check` leaves it out")
     config.pluginmanager.register(Measure(), "durations")
 
 

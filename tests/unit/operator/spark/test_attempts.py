@@ -567,9 +567,9 @@ class ParallelBatchesGetDone(BatchesGetDone):
     spec = WITH_SPARK | {"spark": WITH_SPARK["spark"] | {"batch": {"inFlight": 3}}}
 
 
-TestParallelBatchesGetDone = ParallelBatchesGetDone.TestCase
+TestParallelBatchesGetDone = pytest.mark.slow(ParallelBatchesGetDone.TestCase)
 TestParallelBatchesGetDone.settings = _SETTINGS
-TestBatchesGetDone = BatchesGetDone.TestCase
+TestBatchesGetDone = pytest.mark.slow(BatchesGetDone.TestCase)
 TestBatchesGetDone.settings = _SETTINGS
-TestResidentsGetBatchesDone = ResidentsGetBatchesDone.TestCase
+TestResidentsGetBatchesDone = pytest.mark.slow(ResidentsGetBatchesDone.TestCase)
 TestResidentsGetBatchesDone.settings = _SETTINGS
