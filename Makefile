@@ -5,6 +5,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 DISTS := crds storage operator processor_image spark cli local/emulator local/cluster local/demo local/release
 DECODER := processor_image/decoder
+# Where it is set, each process of the tests compiles all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help
 help: ## List the commands
