@@ -150,7 +150,7 @@ test: peer outsiders lint types borders docs azurite classes ## Run all checks e
 	@./local/need rustfmt rustfmt
 	@$(PY) -m local_cluster tools
 	@$(VENV)/bin/pytest -n 2 tests/unit tests/docs
-	@$(VENV)/bin/pytest -n 4 --dist loadscope --no-loadscope-reorder -m "not long" \
+	@$(VENV)/bin/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "not long" \
 	  tests/e2e tests/faults tests/integration tests/contract tests/simulation tests/attackers tests/outsiders
 
 long: peer outsiders azurite classes ## Run a group of long checks, and record it in tests/long.txt: G=mutants; without G, list the groups
@@ -165,6 +165,7 @@ durations: ## List suites and the slowest tests, of the last runs
 size: ## Count the lines of tests for one of the product
 	@$(PY) -m tests.support.size
 
+WORKERS ?= 5  # most of what they do is to wait
 STEPS ?= 200000
 SEED ?= 1
 SECONDS ?= 300

@@ -103,7 +103,7 @@ def test_a_driver_that_is_killed_is_followed_by_another_attempt(
     assert (spark["failures"], shop.healthy()["status"]) == (0, "True")
 
 
-@pytest.mark.long  # integration/spark/test_attempts.py has the same with drivers beside the test
+@pytest.mark.long  # unit/operator/spark/test_attempts.py: ParallelBatchesGetDone
 def test_two_batches_are_processed_at_the_same_time_and_committed_in_order(shop: SparkShop) -> None:
     shop.suspend(True)
     shop.apply(batch={"maxFiles": 1, "inFlight": 2})

@@ -222,6 +222,7 @@ async def publish(job: BatchJob) -> BatchState:
         return await log.poll(state)
 
 
+@pytest.mark.long  # unit/operator/spark/test_attempts.py has the machine, unit/spark/attempt/test_claim.py the claims
 def test_parallel_batches_are_decided_in_any_order_and_published_in_theirs(
     drained: DrainedBatch, launch: Launch, driver: Driver, azurite: AzuriteProcess
 ) -> None:
