@@ -13,16 +13,8 @@ from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.integration.processor.test_table import has_table, rows_of
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long  # test_container_writer.py has the same limit of the same child
 EVENTS = 300
-LONG = pytest.mark.long  # the same limit of the same child
-
-
-def _checkpoint(last: int) -> str:
-    return f"{last:020d}.checkpoint.parquet"
-
-
-def _version(last: int) -> str:
-    return f"{last + 1:020d}.json"
 
 
 def _exhaust_every_leader(orders: Consumer, name: Callable[[int], str], content: bytes, sent: int) -> Outcome:
@@ -72,16 +64,11 @@ def _drained(orders: Consumer) -> int:
 @pytest.mark.parametrize(
     ("name", "make", "plain"),
     [
-        pytest.param(_checkpoint, bombs.repeated_text, bombs.PLAIN_PARQUET, id="a text in each row"),
-        pytest.param(_checkpoint, bombs.nested_list, bombs.PLAIN_PARQUET, id="a list of millions", marks=LONG),
-        pytest.param(
-            lambda last: f"{last + 1:020d}.json",
-            bombs.empty_objects,
-            bombs.PLAIN_JSON,
-            id="a version in JSON",
-            marks=LONG,
-        ),
+        (lambda last: f"{last:020d}.checkpoint.parquet", bombs.repeated_text, bombs.PLAIN_PARQUET),
+        (lambda last: f"{last:020d}.checkpoint.parquet", bombs.nested_list, bombs.PLAIN_PARQUET),
+        (lambda last: f"{last + 1:020d}.json", bombs.empty_objects, bombs.PLAIN_JSON),
     ],
+    ids=["a text in each row", "a list of millions", "a version in JSON"],
 )
 def test_a_blob_of_the_log_that_needs_gigabytes_stops_no_host(
     consumer: MakeConsumer,  # noqa: F811
