@@ -117,7 +117,7 @@ def test_small_files_are_compacted_when_there_are_enough_and_rows_stay(
     assert consumer.run(job) == WriteResult(70, 0)
 
     # The program leaves the compaction for after the commit of every fourth batch.
-    rows.repartition(10).write.format("delta").mode("append").save(table)
+    rows.repartition(32).write.format("delta").mode("append").save(table)
     written = []
     for number in (2, 3, 4):
         consumer.drained.slot("0", 100 * number, 5)
@@ -126,11 +126,11 @@ def test_small_files_are_compacted_when_there_are_enough_and_rows_stay(
     assert written[:2] == [None, None]
     assert written[2] is not None
     written[2]()
-    assert (files(), many > 10) == (1, True)
+    assert (files(), many > 32) == (1, True)
     assert consumer.table(job) == before
 
     # Two drivers at once: Delta refuses what it could only do twice, and no row is lost or doubled.
-    rows.repartition(10).write.format("delta").mode("append").save(table)
+    rows.repartition(32).write.format("delta").mode("append").save(table)
     before = consumer.table(job)
     with ThreadPoolExecutor(2) as pool:
         sessions = [consumer.spark, consumer.spark.newSession()]
