@@ -79,7 +79,7 @@ GROUPS = {
     ),
     "keda": Group("KEDA's scaler beside hosts", ("tests/integration/interop/test_keda.py",)),
     "attackers": Group("attacks that last", ("tests/attackers", "--ignore=tests/attackers/cluster")),
-    "outsiders": Group("Go's client beside hosts", ("tests/outsiders",)),
+    "outsiders": Group("Go's client beside hosts, and a stream after retention", ("tests/outsiders",)),
     "cluster-attackers": Group("attacks inside the cluster", ("tests/attackers/cluster",), (TOOLS,)),
     "cluster-quotas": Group("quotas, and a cluster that lost its processes", ("tests/e2e/cluster",), (TOOLS,)),
     "cluster-hosts": Group("takeover, identity and scaling", e2e("handover", "identity", "scaling"), (TOOLS,)),
