@@ -31,7 +31,7 @@ from eventconsumer_processor.batch.watermark import WatermarkFile
 from eventconsumer_processor.confined.reader import Reader
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
 from eventconsumer_processor.host.registration import Registration, register
-from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.lease.layouts import checkpoint_store
 from eventconsumer_processor.lease.model import Listing
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.sink.slots import utc_now
@@ -121,7 +121,7 @@ class Probe:
         """Measure until stopped, until a credential changes, or until a request fails."""
         part = problems.HUB  # the part that the current request concerns
         work, config = self._work(registration), self._config
-        leases = lease_store(config, registration.info, registration.leases, self._clock)
+        leases = checkpoint_store(config, registration.info, registration.leases, self._clock)
         looked, listing = float("-inf"), None
         try:
             while not self._stop.is_set() and self._fingerprint() == seen:
