@@ -5,6 +5,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 DISTS := crds storage operator processor_image spark cli local/emulator local/cluster local/demo local/release
 DECODER := processor_image/decoder
+# Where it is set, each process of the tests compiles all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help
 help: ## List the commands
@@ -133,7 +135,7 @@ diagrams: ## Draw the diagrams of docs/diagrams from their text
 	@python3 docs/diagrams/draw.py
 
 # --- checks --------------------------------------------------------------------------------------
-.PHONY: lint types borders check test test-long
+.PHONY: lint types borders check test long test-long durations size
 lint: env ## Check style
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
@@ -145,13 +147,12 @@ borders: env ## Check the import layers
 	@$(VENV)/bin/lint-imports
 
 check: peer lint types borders ## Run the fast checks, about a minute
-	@$(VENV)/bin/pytest -n 2 tests/unit
+	@$(VENV)/bin/pytest -n 2 -m "not slow" tests/unit
 
 test: peer outsiders lint types borders docs azurite classes tools programs ## Run all checks except the long ones: style, types, borders, docs, all tests
 	@$(VENV)/bin/pytest -n 2 tests/unit tests/docs
-	@$(VENV)/bin/pytest -m "not long" tests/faults
-	@$(VENV)/bin/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=30 -m "not long" \
-	  tests/e2e tests/contract tests/simulation tests/integration tests/attackers tests/outsiders
+	@$(VENV)/bin/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder -m "not long" \
+	  tests/e2e tests/faults tests/integration tests/contract tests/simulation tests/attackers tests/outsiders
 
 .PHONY: tools programs
 tools: env ## Build etcd, Kubernetes and Helm for the tests
@@ -167,7 +168,7 @@ programs: ## Install the Debian packages that tests run
 
 # Folders of tests, by the target that makes what they need.
 NEED_peer := tests/unit/processor tests/contract/processor tests/integration/processor
-NEED_azurite := tests/contract/faults tests/contract/processor tests/integration/processor tests/integration/spark \
+NEED_azurite := tests/contract/cli tests/contract/faults tests/contract/processor tests/integration/processor tests/integration/spark \
   tests/integration/chaos tests/integration/interop tests/integration/monitoring tests/faults tests/attackers tests/outsiders tests/e2e
 NEED_classes := tests/contract/spark tests/integration/spark tests/integration/interop tests/attackers tests/outsiders
 NEED_outsiders := tests/outsiders
@@ -184,16 +185,19 @@ t: env $(if $(T),$(foreach each,peer azurite classes outsiders tools programs,$(
 	@[ -n "$(T)" ] || { echo 'Name a folder, a file or a test: make t T=tests/unit/api/test_logs.py' >&2; exit 2; }
 	@$(VENV)/bin/pytest $(T)
 
-test-long: peer outsiders azurite classes ## Run the long checks: advisories, mutants, long simulation and property tests, fuzzing, chaos, Kubeflow, upgrade, GitOps, Java, KEDA
-	@./local/need javac openjdk-17-jdk-headless
-	@./local/need mvn maven
-	@$(PY) -m local_cluster tools --gitops --kubeflow
-	@$(PY) -m eventconsumer_release.audit
-	@$(PY) -m tests.simulation --steps $(STEPS) --seed $(SEED)
-	@HYPOTHESIS_PROFILE=long $(VENV)/bin/pytest -n 2 tests/unit
-	@$(MAKE) -s fuzz
-	@$(VENV)/bin/pytest --durations=20 -m long tests
+long: peer outsiders azurite classes ## Run a group of long checks, and record it in tests/long.txt: G=mutants; without G, list the groups
+	@$(PY) -m tests.support.rotation $(G)
 
+test-long: peer outsiders azurite classes ## Run all long checks
+	@$(PY) -m tests.support.rotation --all
+
+durations: ## List suites and the slowest tests, of the last runs
+	@$(PY) -m tests.support.durations
+
+size: ## Count the lines of tests for one of the product
+	@$(PY) -m tests.support.size
+
+WORKERS ?= 5  # most of what they do is to wait
 STEPS ?= 200000
 SEED ?= 1
 SECONDS ?= 300

@@ -10,20 +10,24 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.support.azurite import AzuriteProcess
+from tests.support.durations import Measure
 from tests.support.peer.process import PeerProcess
 from tests.support.servers import EmulatorProcess
 
 # Property tests are judged by what they find, not by how busy the machine is. The default profile draws the same
 # examples in each run, so a commit gives the same result everywhere; HYPOTHESIS_PROFILE=long explores. An input that it
 # finds becomes an @example of the test.
-settings.register_profile("default", deadline=None, max_examples=20, derandomize=True, database=None)
-settings.register_profile("long", deadline=None, max_examples=300, derandomize=False, print_blob=True)
+DRAWN_ALIKE = {"deadline": None, "derandomize": True, "database": None}
+settings.register_profile("default", max_examples=20, stateful_step_count=25, **DRAWN_ALIKE)
+settings.register_profile("long", deadline=None, max_examples=300, stateful_step_count=50, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the mark of `make test-long`."""
+    """Register the mark of `make test-long`, and measure the tests."""
     config.addinivalue_line("markers", "long: a test of `make test-long`; `make test` leaves it out")
+    config.addinivalue_line("markers", "slow: a unit test of `make test`; `make check` leaves it out")
+    config.pluginmanager.register(Measure(), "durations")
 
 
 ALLOWED_SKIPS = {
@@ -69,6 +73,22 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     return _no_skip((yield))
 
 
+TOGETHER = ("tests/e2e", "tests/faults", "tests/outsiders")
+ONE_SESSION = (
+    "audit_table",
+    "avro",
+    "examples",
+    "formats",
+    "identity",
+    "json_columns",
+    "output",
+    "pods",
+    "properties",
+    "table",
+)
+"""Files of `tests/integration/spark` whose tests share a Spark session, which has a JVM of its own."""
+
+
 class _ByFixtures(LoadScopeScheduling):
     """Tests that share fixtures run in one process: those of a file, and all of a folder that shares a stage.
 
@@ -77,7 +97,9 @@ class _ByFixtures(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return next((folder for folder in ("tests/e2e", "tests/outsiders") if file.startswith(f"{folder}/")), file)
+        if file in {f"tests/integration/spark/test_{name}.py" for name in ONE_SESSION}:
+            return "Spark's session"
+        return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:

@@ -6,7 +6,9 @@ function. What remains is a placeholder.
 """
 
 import ast
+import functools
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -51,13 +53,12 @@ class _Source:
         self._functions: dict[tuple[Path | None, str], _Function] = {}
         self._calls: dict[tuple[Path | None, str], list[ast.Call]] = {}
         for path in (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))):
-            nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-            self._module |= dict.fromkeys(nodes, path)
+            nodes, around = _parsed(path)
+            self._module |= dict.fromkeys((node for node in nodes if isinstance(node, _Function | ast.Call)), path)
+            self._around |= around
             self.nodes += nodes
         for node in self.nodes:
             if isinstance(node, _Function):
-                # Inner functions come after the outer one, and count.
-                self._around |= dict.fromkeys(ast.walk(node), node)
                 self._functions[self._place(node, node.name)] = node
             elif isinstance(node, ast.Call):
                 self._calls.setdefault(self._place(node, _called(node)), []).append(node)
@@ -112,6 +113,24 @@ class _Source:
             given = dict(zip(names, call.args, strict=False)) | {each.arg: each.value for each in call.keywords}
             if parameter in given:
                 yield given[parameter]
+
+
+@functools.cache
+def _parsed(path: Path) -> tuple[list[ast.AST], dict[ast.AST, _Function]]:
+    """The calls, functions and names of a module, and the innermost function around each."""
+    nodes: list[ast.AST] = []
+    around: dict[ast.AST, _Function] = {}
+    waiting: deque[tuple[ast.AST, _Function | None]] = deque([(ast.parse(path.read_text(encoding="utf-8")), None)])
+    while waiting:
+        node, function = waiting.popleft()
+        if isinstance(node, _Function):
+            function = node
+        if isinstance(node, _Function | ast.Call | ast.Name):
+            nodes.append(node)
+            if function is not None:
+                around[node] = function
+        waiting.extend((child, function) for child in ast.iter_child_nodes(node))
+    return nodes, around
 
 
 def _is_result(node: ast.AST) -> TypeGuard[_Result]:

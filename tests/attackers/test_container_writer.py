@@ -92,7 +92,10 @@ def _exhaust_a_deep_audit(
 
 @pytest.mark.parametrize(
     ("file_format", "make", "plain"),
-    [("Parquet", _parquet_bomb, bombs.PLAIN_PARQUET), ("Avro", _avro_bomb, bombs.PLAIN_AVRO)],
+    [
+        ("Parquet", _parquet_bomb, bombs.PLAIN_PARQUET),
+        pytest.param("Avro", _avro_bomb, bombs.PLAIN_AVRO, marks=pytest.mark.long),
+    ],
 )
 def test_a_file_that_needs_gigabytes_is_a_finding_of_the_deep_audit(
     consumer: MakeConsumer,  # noqa: F811

@@ -15,6 +15,8 @@ from tests.attackers.outcome import Gained, Outcome, Refused
 from tests.support.httpservers import serving
 from tests.support.sparkimage import SparkImage
 
+# The names that the entrypoint leaves out are in contract/spark/test_entrypoint.py; here Java reads them.
+pytestmark = pytest.mark.long
 # Log4j runs the script of a routing appender when it starts.
 # Source: logging.apache.org/log4j/2.x/manual/appenders/delegating.html, "RoutingAppender"
 CONFIGURATION = """<Configuration><Appenders><Routing name="r">

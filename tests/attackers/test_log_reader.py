@@ -24,6 +24,7 @@ from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.support.httpservers import serving
 from tests.support.sparkimage import SparkImage, hosts
 
+pytestmark = pytest.mark.long  # contract/spark/test_log.py has what the configuration makes of each secret
 ALL = "spark.log.level=ALL"
 REDACTED = "%replace{%replace{%replace{%m}{${named}}{$1***}}{${headers}}{$1$2$3$4***}}{${forms}}{$1$2$3***}"
 # A file is renamed by a copy from its URL. The emulator of storage cannot resolve its host, and its error has
@@ -94,7 +95,7 @@ def batch_in_an_executor(image: SparkImage, job: BatchJob, options: list[str]) -
     return log
 
 
-@pytest.mark.parametrize("run", [batch_in_the_driver, pytest.param(batch_in_an_executor, marks=pytest.mark.long)])
+@pytest.mark.parametrize("run", [batch_in_the_driver, batch_in_an_executor])
 def test_the_log_of_a_batch_has_no_signature_at_any_level(
     run: Callable[[SparkImage, BatchJob, list[str]], str],
     image: SparkImage,

@@ -58,7 +58,7 @@ def _attacker(port: int, kind: str, seconds: float) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("program", [served.operator, served.host])
+@pytest.mark.parametrize("program", [pytest.param(served.operator, marks=pytest.mark.long), served.host])
 def test_connections_that_never_end_take_neither_memory_nor_probes(program: Program, tmp_path: Path) -> None:
     kinds = [(kind,) for kind in KINDS if kind != "bodies" or program is served.host]
     assert isinstance(flooded(program, tmp_path / "limited", kinds, 3, limited=True), Refused)

@@ -13,6 +13,7 @@ from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.integration.processor.test_table import has_table, rows_of
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long  # test_container_writer.py has the same limit of the same child
 EVENTS = 300
 
 

@@ -173,7 +173,7 @@ def take_over(shop: Shop, user: str, *command: str) -> Outcome:
     return Refused(f"pods of {', '.join(images) or 'no image'}: {ran.stderr}{ran.stdout}")
 
 
-@pytest.mark.parametrize("user", [SUPPORTER, VICTIM])
+@pytest.mark.parametrize("user", [SUPPORTER, pytest.param(VICTIM, marks=pytest.mark.long)])
 def test_a_tenants_operator_gives_init_no_image(shop: Shop, user: str) -> None:
     outcome = take_over(shop, user, *INIT)
     assert isinstance(outcome, Refused), outcome

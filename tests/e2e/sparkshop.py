@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pyarrow.parquet as pq
@@ -18,6 +18,12 @@ from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, cre
 from tests.e2e.waiting import condition, until
 
 PARTITIONS = 2  # as `create_hub` makes them
+KILL = """
+import os, signal
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    if b"SparkSubmit" in open(f"/proc/{pid}/cmdline", "rb").read():
+        os.kill(int(pid), signal.SIGKILL)
+"""
 WAVE = 40
 T = TypeVar("T")
 
@@ -209,3 +215,10 @@ def upgrade(demo: Demo, *values: str) -> None:
     """Upgrade the chart with some values changed."""
     chart = (run.RELEASE, str(ROOT / "helm/eventconsumer"))
     demo.cluster.helm("upgrade", *chart, "--reset-then-reuse-values", "--wait", "--timeout", "120s", *values)
+
+
+def native(demo: Demo, name: str) -> Iterator[SparkShop]:
+    """A consumer with native applications, until the generator is closed."""
+    yield SparkShop(demo, name, "jobs", retry={"backoffSeconds": 1}, history={"succeeded": 2, "failed": 1})
+    demo.cluster.kubectl("delete", "resourcequota", "tight", "--ignore-not-found")
+    demo.cluster.kubectl("delete", "eventconsumer", name, "--ignore-not-found")

@@ -13,6 +13,9 @@ from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, cre
 from tests.e2e.test_plugin import Plugin
 from tests.e2e.waiting import condition, until, wait_for
 
+# The short run has two hubs beside each other and a failover that is accepted in tests/simulation (worlds "beside",
+# rules "fail over" and "accept"), and the command in tests/contract/processor/tools.
+pytestmark = pytest.mark.long
 ORDERS, BILLING, HEIR, LATER = "identity-orders", "identity-billing", "identity-heir", "identity-later"
 EVENTS = {ORDERS: 400, BILLING: 600}  # what the first drained must not be skipped in the second
 
@@ -69,7 +72,6 @@ def test_two_hubs_with_one_lease_container_are_both_drained(shop: Demo) -> None:
         shop.cluster.kubectl("exec", f"{name}-host-0", "--", "eventconsumer", "audit", "--deep")
 
 
-@pytest.mark.long
 def test_a_second_resource_on_a_chain_waits_until_the_first_is_deleted_and_continues(shop: Demo) -> None:
     apply(shop, HEIR, ORDERS, f"drained/{ORDERS}")
     stalled = wait_for(shop, HEIR, "Stalled", "True")
@@ -110,7 +112,6 @@ def test_a_failover_that_lost_events_is_shown_with_both_ends_and_accepted(shop: 
     assert (report["exitCode"], len(report["breaks"])) == (0, 2), report
 
 
-@pytest.mark.long
 def test_a_starting_position_is_changed_before_the_first_file(shop: Demo) -> None:
     plugin = Plugin(shop)
     create_hub(shop, LATER)

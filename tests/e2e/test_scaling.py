@@ -106,6 +106,7 @@ def test_a_fixed_number_follows_kubectl_and_an_autoscaler(scaled: Demo) -> None:
     until(lambda: pods(scaled) == hosts(0, 1, 2), "an autoscaler lifts the number to its minimum")
 
 
+@pytest.mark.long  # unit/operator/plan/test_scale.py decides it, integration/processor/test_probe.py runs the probe
 def test_the_lag_takes_the_last_host_away_and_brings_it_back(scaled: Demo) -> None:
     apply(
         scaled,

@@ -1,12 +1,15 @@
 """Fixtures of the fault rows, and the hooks that let them run side by side."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.faults.rows import Rows
 from tests.support.azurite import AzuriteProcess
 from tests.support.servers import EmulatorProcess
+
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
@@ -20,14 +23,11 @@ def rows(
     directory = tmp_path_factory.mktemp("faults")
     emulator = EmulatorProcess(directory / "emulator")
     emulator.start()
-    items = [
-        item for item in request.session.items if isinstance(item, pytest.Function) and "stage" in item.fixturenames
-    ]
+    items = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path.parent == HERE]
     running = Rows(items, azurite, emulator, directory)
     try:
-        plugins = request.config.pluginmanager
-        with plugins.getplugin("capturemanager").global_and_fixture_disabled():
-            running.wait(plugins.getplugin("terminalreporter"))
+        with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+            running.wait()
         yield running
     finally:
         running.close()
@@ -46,5 +46,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     running = pyfuncitem.funcargs.get("stage")
     if not isinstance(running, Rows):
         return None
-    running.result(pyfuncitem)
+    try:
+        running.result(pyfuncitem)
+    finally:
+        print(f"{running.seconds(pyfuncitem):.1f} s beside other rows")
     return True

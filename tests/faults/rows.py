@@ -7,17 +7,28 @@ A row is a plain test function with the parameter `stage`; it gets a stage of it
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.stage import Stage
+from tests.simulation.rules import RULES
 from tests.support.azurite import AzuriteProcess
 from tests.support.servers import EmulatorProcess
 
-AT_ONCE = 6  # limited by the processor time of starting hosts
+AT_ONCE = 3  # other tests run beside, and a host that starves loses its leases
+
+
+def simulated(*rules: str) -> pytest.MarkDecorator:
+    """A row for `make test-long`: `make test` plays the same in virtual time.
+
+    Args:
+        rules: What does it in the simulation, which judges every invariant after each of them.
+    """
+    assert set(rules) <= set(RULES), rules
+    return pytest.mark.long
 
 
 class Rows:
@@ -37,12 +48,13 @@ class Rows:
             item.nodeid: self._pool.submit(self._run, item.name, item.obj, _parameters(item)) for item in items
         }
 
-    def wait(self, terminal: pytest.TerminalReporter) -> None:
-        """Wait until all rows have ended; each is shown with the seconds it took."""
-        terminal.ensure_newline()
-        names = {future: node.rpartition("::")[2] for node, future in self._futures.items()}
-        for future in as_completed(names):
-            terminal.write_line(f"{self._seconds[names[future]]:6.1f} s  {names[future]}")
+    def wait(self) -> None:
+        """Wait until all rows have ended."""
+        wait(self._futures.values())
+
+    def seconds(self, item: pytest.Function) -> float:
+        """How long a row took, beside others."""
+        return self._seconds.get(item.name, 0.0)
 
     def result(self, item: pytest.Function) -> None:
         """The outcome of a row; raises what it raised."""

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from tests.faults.rows import simulated
 from tests.faults.stage import (
     LEASE_SECONDS,
     NEVER,
@@ -20,6 +21,7 @@ from tests.support.faultactions import Hold
 from tests.support.waiting import wait_until
 
 
+@simulated("crash")
 def test_01_killed_with_a_full_buffer(stage: Stage) -> None:
     orders = stage.consumer(partitions=4)
     orders.publish(1000)
@@ -54,6 +56,7 @@ def test_02_killed_between_file_and_checkpoint(stage: Stage) -> None:
     assert all(epochs[0] == 1 and epochs[-1] == 2 for epochs in drained.epochs.values())
 
 
+@simulated("pause", "resume")
 def test_04_stopped_for_two_leases_and_resumed(stage: Stage) -> None:
     orders = stage.consumer()
     orders.publish(1000)
@@ -75,6 +78,7 @@ def test_04_stopped_for_two_leases_and_resumed(stage: Stage) -> None:
     assert files.items() <= slots(orders).items()  # S1
 
 
+@simulated("start")
 def test_24_two_hosts_start_at_once_on_latest(stage: Stage) -> None:
     orders = stage.consumer(partitions=8, startingPosition={"type": "Latest"})
     publish(orders, 100)

@@ -26,6 +26,7 @@ from eventhubs_emulator.values import (
     UShort,
 )
 from tests.faults.raw import publish_raw
+from tests.faults.rows import simulated
 from tests.faults.stage import (
     Stage,
     behind,
@@ -75,6 +76,7 @@ def readers(orders: Consumer, partition: str) -> list[dict[str, Any]]:
     return orders.emulator.admin.links(hub=orders.hub, partition=partition, kind="reader")
 
 
+@simulated("rival", "rivals leave")
 def test_17_rival_reader_with_a_higher_epoch(stage: Stage) -> None:
     orders = stage.consumer(partitions=2)
     host = orders.host("only")
@@ -119,6 +121,7 @@ def test_18_links_are_detached_and_one_is_frozen(stage: Stage) -> None:
     assert not host.report().problems
 
 
+@simulated("redeliver", "skip", "retention")
 def test_19_events_come_again_are_missing_or_are_gone(stage: Stage) -> None:
     orders = stage.consumer(partitions=2)
     publish(orders, 100)
@@ -150,6 +153,7 @@ def test_19_events_come_again_are_missing_or_are_gone(stage: Stage) -> None:
     assert (found["partition"], found["lost"], found["gap"]) == ("1", 50, "retention:300-349")
 
 
+@simulated("recreate hub")
 def test_20_hub_deleted_and_created_again(stage: Stage) -> None:
     orders = stage.consumer(partitions=2)
     publish(orders, 100)
@@ -166,6 +170,7 @@ def test_20_hub_deleted_and_created_again(stage: Stage) -> None:
     stage.audit(orders)
 
 
+@simulated("add partition")
 def test_20_partitions_are_added(stage: Stage) -> None:
     orders = stage.consumer(partitions=4)
     hosts = [orders.host("first"), orders.host("second")]

@@ -5,6 +5,7 @@ from typing import Any
 
 from azure.storage.blob import BlobClient, BlobLeaseClient
 
+from tests.faults.rows import simulated
 from tests.faults.stage import (
     Stage,
     leases,
@@ -16,6 +17,7 @@ from tests.integration.processor.hosts import Consumer
 from tests.support.waiting import wait_until
 
 
+@simulated("delete lease", "delete leases")
 def test_11_leases_deleted_while_a_host_runs_and_while_none_does(stage: Stage) -> None:
     orders = stage.consumer(partitions=2, startingPosition={"type": "Latest"})
     first = orders.host("first")
@@ -43,6 +45,7 @@ def test_11_leases_deleted_while_a_host_runs_and_while_none_does(stage: Stage) -
     assert all(epochs[-1] > epochs[0] for epochs in drained.epochs.values())
 
 
+@simulated("break lease", "foreign lease", "damage lease")
 def test_12_lease_broken_taken_and_damaged_by_others(stage: Stage) -> None:
     orders = stage.consumer(partitions=2)
     host = orders.host("only")
@@ -87,6 +90,7 @@ DAMAGED = {
 }
 
 
+@simulated("damage lease")
 def test_13_damaged_lease_bodies(stage: Stage) -> None:
     orders = stage.consumer(partitions=len(DAMAGED) + 1)
     publish(orders, 50)
@@ -108,6 +112,7 @@ def test_13_damaged_lease_bodies(stage: Stage) -> None:
     wait_until(lambda: not host.report().problems, "no problem is left")
 
 
+@simulated("checkpoint up", "checkpoint down")
 def test_14_checkpoint_edited_above_and_below(stage: Stage) -> None:
     orders = stage.consumer(partitions=2)
     publish(orders, 100)

@@ -6,6 +6,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+from tests.faults.rows import simulated
 from tests.faults.stage import (
     LEASE_SECONDS,
     Stage,
@@ -51,6 +52,7 @@ def test_09_throttled_hung_slow_and_broken_commits(stage: Stage) -> None:
     stage.settled(orders, 1800)
 
 
+@simulated("cut", "mend")
 def test_09_fences_itself_before_the_lease_expires(stage: Stage) -> None:
     orders, proxy = stage.consumer(partitions=2), stage.proxy()
     publish(orders, 100)
@@ -110,6 +112,7 @@ def test_10_storage_is_down(stage: Stage) -> None:
     assert_checkpoints_follow_files(proxy.exchanges)
 
 
+@simulated("cut", "stop")
 def test_10_storage_is_down_at_the_end(stage: Stage) -> None:
     orders, proxy = stage.consumer(partitions=2, drainSeconds=8), stage.proxy()
     publish(orders, 100)

@@ -180,6 +180,7 @@ def test_partitions_are_shared_with_go(orders: Consumer, go: Start) -> None:
     assert rows.keys() | given.keys() == {(p, number) for p, head in heads.items() for number in range(head + 1)}
 
 
+@pytest.mark.long  # integration/processor/test_identity.py has a group in another case, of two of ours
 def test_a_consumer_that_is_in_lower_case_leaves_partitions_to_go_and_says_so(orders: Consumer, go: Start) -> None:
     first = orders.host()
     wait_until(lambda: len(first.owned()) == PARTITIONS, ("ours owns all, in lower case", first))

@@ -89,6 +89,7 @@ class Orders:
         writing.trigger(availableNow=True).start().awaitTermination()
 
 
+@pytest.mark.long  # integration/spark/test_examples.py has the example of a stream
 def test_a_stream_continues_after_a_weekend_and_after_retention_and_never_misses_rows_silently(
     session: SparkSession, azurite: AzuriteProcess, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.simulation.checker import Checker
 from tests.simulation.driver import episode, run
@@ -115,6 +117,16 @@ def test_the_same_seed_is_the_same_run_in_any_process() -> None:
     assert here != other and len(here) > 100
     assert any("'dropped'" in line for line in here)  # with a handler
     assert here == replay("1").splitlines()[: len(here)] == replay("2").splitlines()[: len(here)]
+
+
+def test_a_run_does_not_depend_on_the_logs_of_its_process() -> None:
+    before = structlog.get_config()
+    plain = run("same/6", episode("same/6")).trace
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    try:
+        assert run("same/6", episode("same/6")).trace == plain
+    finally:
+        structlog.configure(**before)
 
 
 def test_every_rule_is_played() -> None:

@@ -75,7 +75,8 @@ class World:
         for stream in self.streams:
             stream.checker.only = only
         self._before = structlog.get_config()
-        structlog.configure(processors=[self._log], cache_logger_on_first_use=False)
+        every = structlog.make_filtering_bound_logger(0)  # commands that ran in this process have silenced logs
+        structlog.configure(processors=[self._log], wrapper_class=every, cache_logger_on_first_use=False)
 
     def _build(self, seed: str) -> None:
         layout = self.rng.choice(["EventProcessorHost", "AzureSdk"])

@@ -86,7 +86,8 @@ def foreign(namespace: str, number: int) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": "x" * 1_000_000}}
 
 
-@pytest.mark.parametrize(("specs", "others"), [(10, 60), pytest.param(1000, 1000, marks=pytest.mark.long)])
+@pytest.mark.long  # unit/operator: kube/test_store.py and fleet/test_fleet.py have each limit
+@pytest.mark.parametrize(("specs", "others"), [(10, 60), (1000, 1000)])
 async def test_large_resources_foreign_objects_and_crowded_reports_leave_the_operator_working(
     cluster: Cluster, tmp_path: Path, specs: int, others: int
 ) -> None:

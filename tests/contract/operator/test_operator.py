@@ -332,6 +332,7 @@ async def fail_job(world: World, name: str, when: datetime) -> None:
     await world.kubectl("patch", "job", name, "--subresource=status", "--type=merge", "-p", patch)
 
 
+@pytest.mark.long  # test_rights.py has each right, unit/operator/conditions/test_kstatus.py what is said
 async def test_a_right_that_is_missing_from_the_start_is_named_and_nothing_is_made(world: World) -> None:
     role = await world.get("role", "eventconsumer-operator")
     role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["pods"]]

@@ -15,7 +15,8 @@ from tests.e2e.conftest import Demo
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import until, wait_for
 
-pytestmark = pytest.mark.timeout(900)
+# contract/operator/test_missing.py has the same on the API server alone.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 NAME = "limited"
 
 
@@ -65,7 +66,6 @@ def test_a_host_that_a_quota_refuses_is_a_problem_until_it_is_not_wanted(limited
     wait_for(limited, NAME, "Stalled", "False")
 
 
-@pytest.mark.long  # four minutes; contract/operator/test_missing.py has the same on the API server alone
 def test_a_host_runs_in_place_of_a_probe_that_a_quota_refuses(limited: Demo) -> None:
     apply(limited, {"mode": "Lag", "minReplicas": 0, "lag": {"cooldownSeconds": 0, "idleSeconds": 30}})
     wait_for(limited, NAME, "Ready", "True")

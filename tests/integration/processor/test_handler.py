@@ -122,8 +122,11 @@ def test_pass_through_a_failing_event_is_a_dead_letter_and_in_the_files_with_the
 
 @pytest.mark.parametrize(
     "files",
-    [{"format": "Parquet", "layout": "SequenceNumber"}, {"format": "Avro", "layout": "Capture"}],
-    ids=["Parquet", "Capture"],
+    [
+        pytest.param({"format": "Parquet", "layout": "SequenceNumber"}, id="Parquet"),
+        # test_formats.py kills a host that writes such files.
+        pytest.param({"format": "Avro", "layout": "Capture"}, id="Capture", marks=pytest.mark.long),
+    ],
 )
 def test_transform_the_example_masks_and_drops_events_exactly_once_under_kills(
     consumer: MakeConsumer, notes: Path, files: dict[str, str]
@@ -245,6 +248,7 @@ def test_with_policy_handler_a_killed_host_continues_at_the_checkpoint_of_the_ha
         assert [blob.name for blob in container.list_blobs("shop/orders/inc=")] == []
 
 
+@pytest.mark.long  # unit/processor/handler/test_handling.py and test_pump_handler.py
 def test_a_dead_letter_that_is_redriven_reaches_the_corrected_handler_although_hosts_are_killed(
     consumer: MakeConsumer, notes: Path
 ) -> None:

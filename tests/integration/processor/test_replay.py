@@ -5,6 +5,8 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import assert_exactly_once, read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess
@@ -51,6 +53,7 @@ def with_group(consumer: MakeConsumer, **overrides: Any) -> Consumer:
     return orders
 
 
+@pytest.mark.long  # e2e/test_replay.py runs one
 def test_a_replay_is_complete_though_it_is_killed_and_leaves_the_consumer_alone(
     consumer: MakeConsumer, azurite: AzuriteProcess
 ) -> None:

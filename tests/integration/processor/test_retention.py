@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer
 from tests.support.audited import assert_clean
@@ -38,6 +40,7 @@ def cursor(orders: Consumer) -> dict[str, Any]:
         return found
 
 
+@pytest.mark.long  # simulation: R1 to R3
 def test_leading_hosts_that_are_killed_while_they_remove_files_leave_a_clean_chain(
     consumer: MakeConsumer, azurite: AzuriteProcess
 ) -> None:

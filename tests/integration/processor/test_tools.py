@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-import pytest
 import structlog
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
@@ -29,21 +28,15 @@ class Answer(NamedTuple):
     stderr: str
 
 
-@pytest.fixture(autouse=True)
-def _logs_as_before() -> Iterator[None]:
-    """The program silences logs for the whole process."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
-
-
 def tool(consumer: Consumer, *arguments: str) -> Answer:
     """Run a command as in a pod of this consumer; in this process, since a new one takes long on a busy machine."""
     file = consumer.directory / "tool.json"
     file.write_text(json.dumps(consumer.config))
     stdout, stderr = io.StringIO(), io.StringIO()
+    logs = structlog.get_config()  # the program silences them for the whole process
     with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
         code = cli.main([*arguments, "--config", str(file)])
+    structlog.configure(**logs)
     return Answer(code, stdout.getvalue(), stderr.getvalue())
 
 

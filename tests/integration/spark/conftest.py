@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from azure.storage.blob import BlobServiceClient
+from py4j.java_gateway import JavaGateway
 from pyspark.sql import SparkSession
 
 from eventconsumer_api.batch import BatchJob
@@ -104,6 +105,12 @@ def spark(session: SparkSession) -> Iterator[SparkSession]:
     """The Spark session."""
     with unclosed_sockets():
         yield session
+
+
+@pytest.fixture
+def gateway(spark: SparkSession) -> JavaGateway:
+    """The session's JVM, for calls of Spark's own classes."""
+    return spark.sparkContext._gateway
 
 
 @pytest.fixture

@@ -127,6 +127,7 @@ def test_a_terminated_driver_lets_the_next_one_begin(drained: DrainedBatch, laun
     assert result(job) == []
 
 
+@pytest.mark.long  # unit/spark/attempt/test_claim.py has each order of the two
 def test_frozen_driver_does_not_commit_after_another(
     drained: DrainedBatch, launch: Launch, driver: Driver, result: Result
 ) -> None:
@@ -219,6 +220,7 @@ async def publish(job: BatchJob) -> BatchState:
         return await log.poll(state)
 
 
+@pytest.mark.long  # unit/operator/spark/test_attempts.py has the machine, unit/spark/attempt/test_claim.py the claims
 def test_parallel_batches_are_decided_in_any_order_and_published_in_theirs(
     drained: DrainedBatch, launch: Launch, driver: Driver, azurite: AzuriteProcess
 ) -> None:

@@ -526,7 +526,7 @@ HOSTILE = st.builds(
 
 
 @given(st.lists(HOSTILE.map(str.encode), min_size=60, max_size=60))
-@settings(max_examples=8)
+@settings(max_examples=settings.default.max_examples // 5)  # of 60 documents each
 def test_any_document_has_the_row_that_python_makes_of_it(session: SparkSession, documents: list[bytes]) -> None:
     with unclosed_sockets():
         check(session, documents)

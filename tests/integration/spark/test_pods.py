@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from py4j.java_gateway import JavaGateway
-from pyspark.java_gateway import launch_gateway
 
 from eventconsumer_api.kinds import Manifest
 from eventconsumer_operator.errors import SpecError
@@ -40,17 +39,6 @@ GIVEN = {
     "spark.kubernetes.executor.disableConfigMap": "true",
 }
 SCRATCH = {"driver": PLACED["driver"] | {"scratch": {"size": "2Gi"}}}
-
-
-@pytest.fixture(scope="module")
-def gateway(jars: str) -> Iterator[JavaGateway]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_HOME", str(Path(jars).parent))
-        found = launch_gateway()
-    yield found
-    found.shutdown()
-    found.proc.stdin.close()  # the JVM ends
-    found.proc.wait()
 
 
 class Builders:

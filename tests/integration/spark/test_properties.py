@@ -1,19 +1,16 @@
 """The properties that users may set, read by Spark itself: each is one of Spark's, and accepts its form."""
 
 import json
-import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
-from pyspark.java_gateway import launch_gateway
+from pyspark.errors import PySparkException
 
 from eventconsumer_api.spark_conf import ALLOWED, Form
-from tests.integration.spark.drivers import start_options
 from tests.integration.spark.test_pods import MODULE, Builders, executor_of, made
 
 DEFAULTS = "spark.databricks.delta.properties.defaults."
@@ -28,25 +25,6 @@ ENTRIES = (
 )
 
 
-@pytest.fixture(scope="module")
-def gateway(jars: str) -> Iterator[JavaGateway]:
-    """A JVM with Spark and Delta, and a session, by which Delta validates properties of tables."""
-    classpath, _ = start_options(jars)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_SUBMIT_ARGS", f"--driver-class-path '{classpath}' pyspark-shell")
-        patch.setenv("SPARK_LOCAL_IP", os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"))
-        found = launch_gateway()
-    for name in ENTRIES:
-        module(found, name)
-    builder = found.jvm.org.apache.spark.sql.SparkSession.builder()
-    session = builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    yield found
-    session.stop()
-    found.shutdown()
-    found.proc.stdin.close()  # the JVM ends
-    found.proc.wait()
-
-
 def module(gateway: JavaGateway, name: str) -> Any:
     """The object of a Scala module."""
     package, _, last = name.rpartition(".")
@@ -56,9 +34,11 @@ def module(gateway: JavaGateway, name: str) -> Any:
     return getattr(getattr(node, last), MODULE)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def known(gateway: JavaGateway) -> Any:
     """The properties of Spark, by name."""
+    for name in ENTRIES:
+        module(gateway, name)
     return module(gateway, "org.apache.spark.internal.config.ConfigEntry$").knownConfigs()
 
 
@@ -72,7 +52,7 @@ def accepts(gateway: JavaGateway, known: Any, name: str, value: str) -> bool:
             config.validateConfigurations(to_scala(given))
         else:
             known.get(name).valueConverter().apply(value)
-    except Py4JJavaError:
+    except (Py4JJavaError, PySparkException):
         return False
     return True
 

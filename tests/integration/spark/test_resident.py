@@ -161,6 +161,7 @@ def test_batch_finds_nothing_of_the_one_before_and_its_failure_ends_the_driver(
     assert released(drained.container, 3)
 
 
+@pytest.mark.long  # test_examples.py kills a driver between write and commit
 def test_driver_killed_in_a_later_batch_loses_and_repeats_nothing(
     drained: DrainedBatch, driver: Driver, azurite: AzuriteProcess
 ) -> None:

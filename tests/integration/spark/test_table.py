@@ -5,6 +5,7 @@ import contextlib
 from collections import Counter
 from datetime import UTC, datetime
 
+import pytest
 from azure.storage.blob.aio import BlobServiceClient
 from delta.exceptions import ConcurrentAppendException
 from deltalake import DeltaTable
@@ -21,6 +22,7 @@ from tests.unit.processor.auditing import ERA, World
 FILES, EVENTS = 24, 10
 
 
+@pytest.mark.long  # test_audit_table.py has one change of each kind, simulation ("optimize", "tidy table") their races
 def test_spark_optimizes_and_vacuums_while_hosts_register(spark: SparkSession, azurite: AzuriteProcess) -> None:
     name = azurite.container()
     table = f"delta.`{live.folder(name, azurite).child('p')}`"

@@ -94,6 +94,7 @@ REPEATED = sorted(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", REPEATED)
 def test_the_time_grows_with_the_length_only(part: str) -> None:
     def seconds(length: int) -> float:

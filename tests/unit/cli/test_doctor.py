@@ -294,6 +294,7 @@ def of_registry(seen: Ran) -> tuple[str, str, str]:
     return found["level"], found["detail"], found["remedy"]
 
 
+@pytest.mark.slow
 def test_a_schema_registry_is_checked_by_the_program_of_the_spark_image(shell: Shell) -> None:
     with StandInRegistry() as server:
         seen = shell.run(with_registry(server.url, allowed=server.url), "doctor", "orders", "-o", "json")
@@ -305,6 +306,7 @@ def test_a_schema_registry_is_checked_by_the_program_of_the_spark_image(shell: S
     assert f"{server.url} refuses the credential (HTTP 403)" in detail
 
 
+@pytest.mark.slow
 def test_the_pod_of_that_program_is_like_a_driver_and_goes(shell: Shell) -> None:
     secret = {"authentication": {"basicSecretRef": {"name": "registry", "key": "basic"}}}
     cluster = with_registry("http://127.0.0.1:9", allowed="http://127.0.0.1:9", **secret)

@@ -53,6 +53,7 @@ async def test_a_correction_says_what_was_wrong(api: FakeKubernetes) -> None:
     assert (await once(api)).changes == ("statefulset/orders-host corrected: spec.replicas is 5, not 1",)
 
 
+@pytest.mark.slow
 async def test_an_object_that_another_client_changes_back_is_corrected_later_and_later(api: FakeKubernetes) -> None:
     """Two operators of different settings: each sees its own manifest undone."""
     now = 0.0
@@ -65,23 +66,23 @@ async def test_an_object_that_another_client_changes_back_is_corrected_later_and
 
     await act()
     corrections, errors = [], []
-    for now in range(0, 900, 3):  # noqa: B007 - the clock
+    for now in range(0, 200, 3):  # noqa: B007 - the clock
         theirs = api.peek(STATEFUL_SET, "shop", "orders-host")
         theirs["spec"]["replicas"] = 5
         api.put(theirs)
         outcome = await act()
         corrections += [now] if outcome.changes else []
         errors.append(outcome.errors)
-    assert corrections == [0, 3, 6, 18, 39, 81, 162, 324, 645]  # the creation counts, too
+    assert corrections == [0, 3, 6, 18, 39, 81, 162]  # the creation counts, too
     assert not any(errors[:2]) and all(errors[2:])
     (error,) = errors[-1]
     assert isinstance(error, Contested)
-    assert "statefulset/orders-host was corrected 10 times" in str(error)
+    assert "statefulset/orders-host was corrected 8 times" in str(error)
     assert "changes it back (spec.replicas is 5, not 1)" in str(error)
     # A changed spec is applied at once, and when the other client has stopped, the next change by hand.
     api.put(event_consumer("orders", SPEC | {"scaling": {"mode": "Fixed", "replicas": 2}}))
     assert (await act()).changes
-    now += 700
+    now += 200
     theirs = api.peek(STATEFUL_SET, "shop", "orders-host")
     theirs["spec"]["replicas"] = 5
     api.put(theirs)

@@ -380,6 +380,7 @@ LISTED = {"spec.spark.application.conf{}"}
 
 
 @EACH
+@pytest.mark.slow
 def test_a_text_of_a_user_stays_text(field: Field) -> None:
     seen, found = False, dict[str, str]()
     for case in cases(field):
@@ -476,6 +477,7 @@ def log() -> Iterator[io.StringIO]:
 
 
 @EACH
+@pytest.mark.slow
 def test_a_text_of_a_user_does_not_reach_a_terminal_as_it_is(field: Field, log: io.StringIO) -> None:
     found = dict[str, str]()
     for world, key, at_end in itertools.product(WORLDS[:2], keys(field)[:1], (True, False)):
@@ -512,6 +514,7 @@ def test_urls_have_one_reading(problem: str) -> None:
         assert STORAGE(problem)
 
 
+@pytest.mark.slow
 def test_no_entry_of_the_table_is_dead() -> None:
     """Else a place that comes back later would be accepted unseen."""
     seen = {

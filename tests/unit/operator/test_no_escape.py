@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -338,12 +339,14 @@ def check_driver(container: dict[str, Any]) -> None:
     assert not any("$" in value for value in values.values())
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(spec=ANY)
 def test_no_spec_gives_a_pod_that_may_do_more(spec: dict[str, Any]) -> None:
     check_plan(spec)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(spec=ANY)
 @example(spec={"processing": {"env": [{"name": "PYTHONPATH", "value": "/config/mine"}]}})
@@ -419,6 +422,7 @@ def test_our_programs_read_the_text_of_users_exactly() -> None:
     assert read(text) == "other$(POD_UID)$", "Kubernetes would change it"
 
 
+@pytest.mark.slow
 def test_many_generated_specs_give_a_plan() -> None:
     made: list[bool] = []
 

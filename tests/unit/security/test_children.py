@@ -43,6 +43,7 @@ def test_a_process_that_inherits_the_environment_is_found(source: str) -> None:
     assert inherited(source)
 
 
+@pytest.mark.slow
 def test_no_program_in_a_pod_starts_one() -> None:
     files = [file for package in PACKAGES for file in package.rglob("*.py")]
     assert len(files) > 150

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ALLOWED_SKIPS
 
 ROOT = Path(__file__).parents[3]
@@ -26,6 +28,7 @@ def test_that_may():
 """
 
 
+@pytest.mark.slow
 def test_a_skip_that_nobody_allowed_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "test_skips.py").write_text(TESTS.format(allowed=min(ALLOWED_SKIPS)))
     (tmp_path / "test_module.py").write_text("import pytest\npytest.importorskip('absent_module')\n")

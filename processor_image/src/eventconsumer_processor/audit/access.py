@@ -36,9 +36,9 @@ class Options:
     account_url: str | None = None
     container: str | None = None
     prefix: str | None = None
-    lease_container: str | None = None
-    lease_prefix: str | None = None
-    lease_layout: LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST
+    checkpoint_container: str | None = None
+    checkpoint_prefix: str | None = None
+    checkpoint_layout: LeaseLayout = LeaseLayout.EVENT_PROCESSOR_HOST
     consumer_group: str = "$Default"
     shared_leases: bool = False
     writes_files: bool = True
@@ -108,10 +108,14 @@ async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Ope
     service = await _enter(stack, _service(options))
     files = AzureContainer(service, options.container)
     leases = None
-    if options.lease_container:
-        container = AzureContainer(service, options.lease_container)
+    if options.checkpoint_container:
+        container = AzureContainer(service, options.checkpoint_container)
         leases = LeaseSubject(
-            container, options.lease_prefix, options.consumer_group, options.lease_layout, options.shared_leases
+            container,
+            options.checkpoint_prefix,
+            options.consumer_group,
+            options.checkpoint_layout,
+            options.shared_leases,
         )
     source = None
     if hub:

@@ -338,6 +338,7 @@ async def test_a_host_is_reported_as_ended_only_when_the_api_server_does_not_kno
     assert heard.messages[-1][1].gone == (owner(1),)
 
 
+@pytest.mark.slow
 async def test_invented_owners_cost_few_direct_reads_few_log_entries_and_a_short_message() -> None:
     api = FakeKubernetes()
     fleets, heard = operator(api, [1.0])

@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -158,6 +159,7 @@ def _busy(seed: int) -> History:
     return history
 
 
+@pytest.mark.slow
 def test_the_busiest_consumer_of_32_partitions_takes_less_than_64_kib() -> None:
     """So a thousand take less than 64 MiB, as the module and the chart say."""
     _busy(0)  # what is made once, at the first use

@@ -186,6 +186,7 @@ def test_many_viewers_cost_no_more_than_one() -> None:
     assert rendered.get("a", make) == b'{"error":"3"}'
 
 
+@pytest.mark.slow
 def test_hosts_that_invent_partitions_of_many_consumers_take_bounded_memory() -> None:
     """Each report is within the limits of one consumer."""
     histories = Histories()

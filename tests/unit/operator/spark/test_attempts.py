@@ -555,9 +555,6 @@ class ResidentsGetBatchesDone(BatchesGetDone):
 
 
 _SETTINGS = settings(
-    max_examples=40,
-    stateful_step_count=40,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # making a failing run shorter takes minutes
 )
@@ -570,9 +567,9 @@ class ParallelBatchesGetDone(BatchesGetDone):
     spec = WITH_SPARK | {"spark": WITH_SPARK["spark"] | {"batch": {"inFlight": 3}}}
 
 
-TestParallelBatchesGetDone = ParallelBatchesGetDone.TestCase
+TestParallelBatchesGetDone = pytest.mark.slow(ParallelBatchesGetDone.TestCase)
 TestParallelBatchesGetDone.settings = _SETTINGS
-TestBatchesGetDone = BatchesGetDone.TestCase
+TestBatchesGetDone = pytest.mark.slow(BatchesGetDone.TestCase)
 TestBatchesGetDone.settings = _SETTINGS
-TestResidentsGetBatchesDone = ResidentsGetBatchesDone.TestCase
+TestResidentsGetBatchesDone = pytest.mark.slow(ResidentsGetBatchesDone.TestCase)
 TestResidentsGetBatchesDone.settings = _SETTINGS

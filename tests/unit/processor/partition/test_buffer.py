@@ -1,5 +1,6 @@
 """The buffer between receiving and a file, above all what stays of it when another writer's file is adopted."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,6 +87,7 @@ def test_small_batches_are_joined_and_nothing_is_lost(sizes: list[int], adopted:
     assert kept == [*range(adopted + 1, len(sizes)), 1000]
 
 
+@pytest.mark.slow
 def test_a_trickle_takes_little_more_memory_than_it_counts() -> None:
     buffer = Buffer()
     for number in range(5000):
