@@ -28,11 +28,11 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import Retention as Limits
 from eventconsumer_processor.audit.container import AzureContainer, Container, StoreContainer
 from eventconsumer_processor.audit.read import Subject, audit
-from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog, BatchState
-from eventconsumer_processor.batch.measure import Measure
-from eventconsumer_processor.batch.retention import Retention
-from eventconsumer_processor.batch.watermark import WatermarkFile
+from eventconsumer_processor.leader.lag import Measure
+from eventconsumer_processor.leader.ledger import Era
+from eventconsumer_processor.leader.retention import Retention
+from eventconsumer_processor.leader.watermark import WatermarkFile
 from eventconsumer_processor.lease.model import Listing
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.sink.slots import Chain

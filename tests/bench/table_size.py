@@ -25,9 +25,9 @@ from azure.storage.blob.aio import BlobServiceClient
 
 from eventconsumer_processor.confined.reader import Reader
 from eventconsumer_processor.host.allocator import return_freed_memory
+from eventconsumer_processor.leader.table import Committer, Segment
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.table import checkpoint, checkpoint_file, delta
-from eventconsumer_processor.table.committer import Committer, Segment
 from eventconsumer_processor.table.log import TableLog
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from tests.bench.machine import peak_mib, resident_mib

@@ -15,8 +15,8 @@ from eventconsumer_processor.audit.container import StoreContainer
 from eventconsumer_processor.audit.tablelog import TableLog
 from eventconsumer_processor.audit.tableprune import remove_files
 from eventconsumer_processor.confined.reader import Reader
+from eventconsumer_processor.leader.table import Committer, Segment
 from eventconsumer_processor.sink.slots import Chain
-from eventconsumer_processor.table.committer import Committer, Segment
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from tests.integration.spark import live
 from tests.support.azurite import AzuriteProcess

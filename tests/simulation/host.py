@@ -23,8 +23,6 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import HubSegment
 from eventconsumer_api.v1alpha1 import HandlerMode
-from eventconsumer_processor.batch.leader import Leader
-from eventconsumer_processor.batch.measure import eras_of
 from eventconsumer_processor.handler.api import (
     Batch,
     CloseReason,
@@ -45,6 +43,8 @@ from eventconsumer_processor.identity.records import (
     until_moved,
 )
 from eventconsumer_processor.identity.segments import current
+from eventconsumer_processor.leader.lag import eras_of
+from eventconsumer_processor.leader.leader import Leader
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.dependencies import PumpDependencies

@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from eventconsumer_processor.confined.reader import Reader
+from eventconsumer_processor.leader.table import Committer, Segment
 from eventconsumer_processor.sink.slots import Chain
-from eventconsumer_processor.table.committer import Committer, Segment
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from tests.integration.spark import live
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess

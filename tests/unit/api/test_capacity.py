@@ -17,8 +17,8 @@ from eventconsumer_api.capacity import (
     requests_per_second,
 )
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-from eventconsumer_processor.batch.leader import MEASURE_SECONDS
 from eventconsumer_processor.host.storagecalls import idle_per_hour
+from eventconsumer_processor.leader.leader import MEASURE_SECONDS
 from eventconsumer_processor.partition.manager import rarity
 from tests.unit.operator.worlds import SPARK, SPEC
 

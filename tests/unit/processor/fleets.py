@@ -14,8 +14,8 @@ from eventconsumer_api.fleet import FleetMessage, deaf_hosts
 from eventconsumer_api.host_config import HostConfig, NoticesConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import pod_of
-from eventconsumer_processor.batch.lag import Era
-from eventconsumer_processor.batch.leader import Leader, Receiver
+from eventconsumer_processor.leader.leader import Leader, Receiver
+from eventconsumer_processor.leader.ledger import Era
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.notice.endpoint import Endpoint

@@ -7,11 +7,11 @@ from typing import Any
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport
-from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.batch.measure import Measure
-from eventconsumer_processor.batch.watermark import WatermarkFile
 from eventconsumer_processor.errors import HubUnreachable
+from eventconsumer_processor.leader.lag import Measure
+from eventconsumer_processor.leader.ledger import Era
+from eventconsumer_processor.leader.watermark import WatermarkFile
 from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
 from eventconsumer_processor.sink.slots import Chain, Draft, EnqueuedRange
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo

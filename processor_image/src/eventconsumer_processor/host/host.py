@@ -25,9 +25,6 @@ from eventconsumer_api.host_config import Credential, HostConfig
 from eventconsumer_api.host_report import HostReport, HostState, Problem, StorageReport
 from eventconsumer_api.identity import pod_of
 from eventconsumer_api.mounts import credentials
-from eventconsumer_processor.batch.leader import Leader
-from eventconsumer_processor.batch.measure import eras_of
-from eventconsumer_processor.batch.watermark import STEP
 from eventconsumer_processor.confined.reader import Reader, allowance, container_memory, lent
 from eventconsumer_processor.handler.deadletter import DeadLetters
 from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
@@ -36,6 +33,9 @@ from eventconsumer_processor.host.registration import Registration, receiver_of,
 from eventconsumer_processor.host.replay import BoundedHub, Totals, completed, totals
 from eventconsumer_processor.host.storagecalls import StorageCalls, idle_per_hour
 from eventconsumer_processor.identity.records import lease_record, restore_lease_record, until_moved
+from eventconsumer_processor.leader.lag import eras_of
+from eventconsumer_processor.leader.leader import Leader
+from eventconsumer_processor.leader.watermark import STEP
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.dependencies import PumpDependencies

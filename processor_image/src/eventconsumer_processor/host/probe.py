@@ -24,18 +24,18 @@ from eventconsumer_api.host_report import FleetReport, HostReport, HostState, Pr
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.mounts import credentials
 from eventconsumer_processor import problems
-from eventconsumer_processor.batch.batcher import Batcher
 from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.batch.measure import Measure, eras_of, segments_of
-from eventconsumer_processor.batch.watermark import WatermarkFile
 from eventconsumer_processor.confined.reader import Reader
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
 from eventconsumer_processor.host.registration import Registration, register
+from eventconsumer_processor.leader.batches import Batcher
+from eventconsumer_processor.leader.lag import Measure, eras_of, segments_of
+from eventconsumer_processor.leader.table import Committer
+from eventconsumer_processor.leader.watermark import WatermarkFile
 from eventconsumer_processor.lease.layouts import lease_store
 from eventconsumer_processor.lease.model import Listing
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.sink.slots import utc_now
-from eventconsumer_processor.table.committer import Committer
 from eventconsumer_storage.credential import fingerprint
 from eventconsumer_storage.lease_time import boottime
 

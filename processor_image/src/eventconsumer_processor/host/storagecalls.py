@@ -2,14 +2,14 @@
 
 Each request is paid for; an idle consumer makes most of its requests to renew leases. The rate is measured over a
 sliding window, so that a short burst has little weight. The idle rate follows from the configuration and the held
-leases: see `lease.keeper` (renewals), `partition.manager` (scans) and `batch.leader` (the leader lease).
+leases: see `lease.keeper` (renewals), `partition.manager` (scans) and `leader.leader` (the leader lease).
 """
 
 from collections import deque
 from collections.abc import Callable
 
-from eventconsumer_processor.batch.leader import STAND_BY
 from eventconsumer_processor.identity.records import LEAD_SECONDS, MOVED_SECONDS
+from eventconsumer_processor.leader.leader import STAND_BY
 from eventconsumer_processor.lease.keeper import RENEW
 from eventconsumer_processor.partition.manager import REST_SCANS, SCAN_JITTER, scan_pause
 from eventconsumer_storage.async_blobs import Observer

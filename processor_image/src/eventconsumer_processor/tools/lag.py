@@ -5,10 +5,10 @@ from pathlib import Path
 
 from eventconsumer_api.console import Console
 from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.batch.measure import Measure, eras_of
 from eventconsumer_processor.identity.segments import first
 from eventconsumer_processor.inspect.consumer import Consumer, opened
 from eventconsumer_processor.inspect.leases import LeaseView
+from eventconsumer_processor.leader.lag import Measure, eras_of
 from eventconsumer_processor.lease.model import Listing
 from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.tools.cli import DONE, show, table_of, text

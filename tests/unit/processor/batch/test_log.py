@@ -19,11 +19,11 @@ from eventconsumer_api.batch import (
     commit_name,
 )
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_processor.batch.lag import Ledger
 from eventconsumer_processor.batch.log import COMMIT_LIMIT, BatchLog, BatchState
 from eventconsumer_processor.batch.memory import manifest_limit
 from eventconsumer_processor.batch.plan import freeze
 from eventconsumer_processor.batch.report import batch_report
+from eventconsumer_processor.leader.ledger import Ledger
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, slot_of
 from eventconsumer_storage.errors import Damaged, Unavailable
 from tests.support.fakes.blobs import FakeBlobStore, Fault

@@ -19,19 +19,19 @@ from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, HandlerMode
 from eventconsumer_api.watermark import WatermarkRecord
 from eventconsumer_processor import problems
-from eventconsumer_processor.batch.lag import Era, Heads, Ledger, first_wanted, lag_of
 from eventconsumer_processor.batch.log import BatchLog, BatchState
-from eventconsumer_processor.batch.plan import Waiting
-from eventconsumer_processor.batch.rate_limit import start_of, turn
+from eventconsumer_processor.batch.plan import Waiting, later
 from eventconsumer_processor.batch.report import count
-from eventconsumer_processor.batch.watermark import MARGIN, Complete, later, not_taken, of_partition, without
 from eventconsumer_processor.errors import SourceError
+from eventconsumer_processor.leader.ledger import Era, Heads, Ledger, first_wanted, lag_of
+from eventconsumer_processor.leader.rate_limit import start_of, turn
+from eventconsumer_processor.leader.table import Segment
+from eventconsumer_processor.leader.watermark import MARGIN, Complete, not_taken, of_partition, without
 from eventconsumer_processor.lease.model import Lease, Listing
 from eventconsumer_processor.partition import marks
 from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo
-from eventconsumer_processor.table.committer import Segment
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Damaged
 

@@ -8,10 +8,10 @@ from typing import Any
 from eventconsumer_api.batch import BatchManifest, Totals
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.host_report import PartitionLag
-from eventconsumer_processor.batch.lag import STALE
 from eventconsumer_processor.batch.log import BatchState
-from eventconsumer_processor.batch.measure import OFTEN_LOOK_SECONDS, RARE_LOOK_SECONDS, Measure
-from eventconsumer_processor.batch.watermark import WatermarkFile
+from eventconsumer_processor.leader.lag import OFTEN_LOOK_SECONDS, RARE_LOOK_SECONDS, Measure
+from eventconsumer_processor.leader.ledger import STALE
+from eventconsumer_processor.leader.watermark import WatermarkFile
 from eventconsumer_processor.lease.model import Listing
 from tests.support.fakes.virtual import virtual
 from tests.unit.processor.measuring import TimedHub, World, now

@@ -17,10 +17,10 @@ import pytest
 from deltalake import DeltaTable
 
 from eventconsumer_api.errors import Blocked
+from eventconsumer_processor.leader.table import Committer, Segment
 from eventconsumer_processor.sink.parquet import SCHEMA
 from eventconsumer_processor.sink.slots import Chain, EnqueuedRange
 from eventconsumer_processor.table import checkpoint
-from eventconsumer_processor.table.committer import Committer, Segment
 from eventconsumer_processor.table.delta import COLUMNS
 from eventconsumer_processor.table.log import TableLog
 from eventconsumer_storage.errors import StorageError, Unavailable

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.identity import EventMark
 from eventconsumer_api.watermark import WatermarkRecord, watermark_name
-from eventconsumer_processor.batch.lag import Era, Ledger
-from eventconsumer_processor.batch.measure import Measure
-from eventconsumer_processor.batch.watermark import (
+from eventconsumer_processor.leader.lag import Measure
+from eventconsumer_processor.leader.ledger import Era, Ledger
+from eventconsumer_processor.leader.watermark import (
     MARGIN,
     STEP,
     Complete,
@@ -30,7 +30,7 @@ from eventconsumer_processor.source.hub import PartitionInfo
 from eventconsumer_storage.errors import Damaged, Unavailable
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.virtual import virtual
-from tests.unit.processor.batch.test_batcher import commit, manifest, planner, world_of
+from tests.unit.processor.leader.test_batches import commit, manifest, planner, world_of
 from tests.unit.processor.measuring import TimedHub, World, now
 from tests.unit.processor.stage import virtual_clock
 

@@ -34,11 +34,11 @@ from eventconsumer_processor.audit.container import StoreContainer
 from eventconsumer_processor.audit.tablelog import LogDamaged, LogGap, TableLog
 from eventconsumer_processor.audit.tableprune import MOST, refusal, remove_files
 from eventconsumer_processor.audit.tablestate import TableState
-from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog, BatchState
 from eventconsumer_processor.batch.report import count
 from eventconsumer_processor.confined.reader import Confined
 from eventconsumer_processor.errors import CommandError
+from eventconsumer_processor.leader.ledger import Era
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.notice.cursor import cursor_name, parsed, places_of

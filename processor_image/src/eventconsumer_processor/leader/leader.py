@@ -21,23 +21,23 @@ from eventconsumer_api.host_report import FleetReport, Problem
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.v1alpha1 import Retention as Limits
 from eventconsumer_processor import problems
-from eventconsumer_processor.batch.batcher import Batcher
-from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.batch.measure import Measure, segments_of
-from eventconsumer_processor.batch.retention import Retention
-from eventconsumer_processor.batch.watermark import WatermarkFile
 from eventconsumer_processor.errors import LeaseLost, SourceError
 from eventconsumer_processor.identity.records import LEAD_SECONDS, is_displaced, leader_name, take_lead
+from eventconsumer_processor.leader.batches import Batcher
+from eventconsumer_processor.leader.lag import Measure, segments_of
+from eventconsumer_processor.leader.ledger import Era
+from eventconsumer_processor.leader.notices import Extent, Notifier
+from eventconsumer_processor.leader.retention import Retention
+from eventconsumer_processor.leader.table import CHECKPOINT_VERSIONS, Committer
+from eventconsumer_processor.leader.watermark import WatermarkFile
 from eventconsumer_processor.lease.keeper import Keeper
 from eventconsumer_processor.lease.model import Listing
 from eventconsumer_processor.notice.cursor import Cursor
 from eventconsumer_processor.notice.endpoint import Endpoint
 from eventconsumer_processor.notice.message import Message, Origin
-from eventconsumer_processor.notice.notifier import Extent, Notifier
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.manager import PartitionManager
-from eventconsumer_processor.table.committer import CHECKPOINT_VERSIONS, Committer
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.causes import with_cause
 from eventconsumer_storage.errors import Conflict, StorageError

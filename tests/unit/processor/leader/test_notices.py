@@ -13,10 +13,10 @@ import pytest
 from eventconsumer_api.identity import EventMark, PartitionBreak
 from eventconsumer_api.v1alpha1 import NoticeFormat
 from eventconsumer_processor.errors import LeaseLost, NoticeFailed
+from eventconsumer_processor.leader.notices import Extent, Notifier
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.notice.cursor import Cursor, NoticesRecord, cursor_name
 from eventconsumer_processor.notice.message import Message, Origin
-from eventconsumer_processor.notice.notifier import Extent, Notifier
 from eventconsumer_processor.notice.pace import LONGEST_SECONDS
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_storage.errors import Damaged, StorageError

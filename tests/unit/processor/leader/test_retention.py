@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import Retention as Limits
-from eventconsumer_processor.batch.lag import Era
-from eventconsumer_processor.batch.leader import RETENTION_SECONDS
 from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.batch.retention import FILES_IN_STEP, Retention
+from eventconsumer_processor.leader.leader import RETENTION_SECONDS
+from eventconsumer_processor.leader.ledger import Era
+from eventconsumer_processor.leader.retention import FILES_IN_STEP, Retention
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.prune.rules import OldFile, Standing, Window, choose, reason_to_keep

@@ -17,10 +17,10 @@ from eventconsumer_api.host_report import Problem
 from eventconsumer_api.v1alpha1 import FileFormat, FileLayout
 from eventconsumer_processor import problems
 from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.batch.measure import Measure
 from eventconsumer_processor.batch.plan import SCHEDULE, WINDOW, freeze, take, trigger, unspent
 from eventconsumer_processor.batch.schedule import last_tick
-from eventconsumer_processor.batch.watermark import floor, of_windows
+from eventconsumer_processor.leader.lag import Measure
+from eventconsumer_processor.leader.watermark import floor, of_windows
 from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_storage.errors import Damaged
 
