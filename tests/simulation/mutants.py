@@ -71,8 +71,8 @@ MUTANTS: Mapping[str, Mutant] = {
         (
             Change(
                 "leader/table.py",
-                "        if covered is not None:\n            return covered + 1\n",
-                "",
+                "await follower.start() if covered is None else covered + 1",
+                "await follower.start()",
             ),
         ),
         {"crash": 3, "start": 3},
@@ -321,14 +321,20 @@ MUTANTS: Mapping[str, Mutant] = {
         (
             Change(
                 "leader/batches.py",
-                "await asyncio.to_thread(measure.without, era, files)",
-                "measure.complete",
+                "await asyncio.to_thread(backlog.without, files)",
+                "backlog.complete",
             ),
         ),
         {"commit batch": 4},
     ),
     "files in no batch are committed": Mutant(
-        (Change("leader/lag.py", "later(commits, self.without(newest, {}))", "later(commits, self.complete)"),),
+        (
+            Change(
+                "leader/lag.py",
+                "later(commits, backlog.without({}) if backlog else self.complete)",
+                "later(commits, self.complete)",
+            ),
+        ),
         {"commit batch": 8, "produce": 2, "wait": 2},
     ),
     "a new leading host forgets the totals": Mutant(
@@ -389,7 +395,7 @@ MUTANTS: Mapping[str, Mutant] = {
         (
             Change(
                 "leader/retention.py",
-                "await remove_files(self._table, self._blobs, keys, now)",
+                "await self._table.remove([name.removeprefix(self._table.root) for name in names], now, self._check)",
                 "pass",
             ),
         ),

@@ -59,7 +59,6 @@ def idle_per_hour(
     *,
     leads: bool,
     rests: bool,
-    looks: float = 0.0,
     writes: float = 0.0,
     rarity: float = 1.0,
 ) -> float:
@@ -70,7 +69,6 @@ def idle_per_hour(
         seconds: Duration of a lease.
         leads: Whether it leads.
         rests: Whether its scans are at rest: it receives operator messages.
-        looks: Looks for files that are not in the table, per hour.
         writes: Writes of the watermark, per hour.
         rarity: Factor of the times between its regular checks, see `PartitionManager.rarity`.
     """
@@ -78,4 +76,4 @@ def idle_per_hour(
     scans = _HOUR / (scan_pause(seconds) * sum(SCAN_JITTER) / 2 * (REST_SCANS * rarity if rests else 1))
     lead = min(seconds, LEAD_SECONDS)
     attempts = _HOUR / (RENEW * lead) if leads else _HOUR / (lead / 3 * 0.75 * (STAND_BY * rarity if rests else 1))
-    return renewals + scans + attempts + looks + writes + 3 * _HOUR / (MOVED_SECONDS * rarity)
+    return renewals + scans + attempts + writes + 3 * _HOUR / (MOVED_SECONDS * rarity)

@@ -1,16 +1,15 @@
-"""The leading host: elected by a lease on `<prefix>/_leader`, it measures the lag, freezes Spark batches, registers
-files in the table, sends notices about files, removes old files, and writes the watermark.
+"""The leading host: elected by a lease on `<prefix>/_leader`, it runs a list of tasks, each in a loop of its own.
 
 Correctness does not depend on a single leader: two leaders measure twice, and only one of them can write a manifest or
 a version of the table, or move the cursor of retention; the watermark never falls; notices may be repeated. A new
-leader derives its state from storage and the hub: see `measure`, `retention`, `table.committer` and `notice.notifier`.
+leader derives its state from storage and the hub: see the modules of the tasks.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol
+from dataclasses import replace
 from uuid import uuid4
 
 import structlog
@@ -19,46 +18,32 @@ from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import NoticesConfig
 from eventconsumer_api.host_report import FleetReport, Problem
 from eventconsumer_api.log_throttle import LogThrottle
-from eventconsumer_api.v1alpha1 import Retention as Limits
 from eventconsumer_processor import problems
 from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.errors import LeaseLost, SourceError
+from eventconsumer_processor.errors import LeaseLost
 from eventconsumer_processor.identity.records import LEAD_SECONDS, is_displaced, leader_name, take_lead
-from eventconsumer_processor.leader.batches import Batcher
-from eventconsumer_processor.leader.lag import Measure, segments_of
-from eventconsumer_processor.leader.ledger import Era
-from eventconsumer_processor.leader.notices import Extent, Notifier
-from eventconsumer_processor.leader.retention import Retention
-from eventconsumer_processor.leader.table import CHECKPOINT_VERSIONS, Committer
-from eventconsumer_processor.leader.watermark import WatermarkFile
+from eventconsumer_processor.leader.batches import BatchesTask
+from eventconsumer_processor.leader.lag import LagTask, Measure
+from eventconsumer_processor.leader.notices import NoticesTask, Receiver
+from eventconsumer_processor.leader.retention import PAUSE_SECONDS, RetentionTask
+from eventconsumer_processor.leader.stage import Stage, view_of
+from eventconsumer_processor.leader.table import CHECKPOINT_VERSIONS, TableTask
+from eventconsumer_processor.leader.tail import Segment, Tail
+from eventconsumer_processor.leader.task import LeaderTask, View
+from eventconsumer_processor.leader.watermark import WatermarkFile, WatermarkTask
 from eventconsumer_processor.lease.keeper import Keeper
-from eventconsumer_processor.lease.model import Listing
 from eventconsumer_processor.notice.cursor import Cursor
 from eventconsumer_processor.notice.endpoint import Endpoint
-from eventconsumer_processor.notice.message import Message, Origin
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.manager import PartitionManager
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.causes import with_cause
 from eventconsumer_storage.errors import Conflict, StorageError
 
-MEASURE_SECONDS = 5.0
 REST_SECONDS = 5.0  # for the files that were written while a host stopped
-RETENTION_SECONDS = 600.0  # between two looks for files that are due
-RETENTION_MORE_SECONDS = 1.0  # the same, if more files are due than one step removes
 STAND_BY = 30  # pauses between two attempts of a host that stands by
 
 log = structlog.get_logger(__name__)
-
-
-class Receiver(Protocol):
-    """The receiver of notices; see `notice.endpoint`."""
-
-    async def post(self, message: Message) -> None:
-        """Send a notice; raises `NoticeFailed` or `Blocked`."""
-
-    async def close(self) -> None:
-        """Close connections."""
 
 
 class Leader:
@@ -69,47 +54,67 @@ class Leader:
         deps: PumpDependencies,
         *,
         blobs: BlobStore,
-        eras: Callable[[], Sequence[Era]],
+        segments: Callable[[], Sequence[Segment]],
         partitions: PartitionManager,
         checkpoint_versions: int = CHECKPOINT_VERSIONS,
-        retention_seconds: float = RETENTION_SECONDS,
+        retention_seconds: float = PAUSE_SECONDS,
         endpoint: Callable[[NoticesConfig], Receiver] = Endpoint,
     ) -> None:
-        self.fleet: FleetReport | None = None
-        self._problems: list[Problem] = []
-        self._table_problems: list[Problem] = []
-        self._watermark_problems: list[Problem] = []
-        self._retention_problems: list[Problem] = []
-        self._retention: Retention | None = None
-        self._retention_seconds = retention_seconds
-        self._committer: Committer | None = None
-        self._notifier: Notifier | None = None
-        # What this host knows to be acknowledged counts until it ends, also if the cursor was not written any more.
-        self._cursor = Cursor(blobs, deps.config.sink.prefix, deps.chain, now=deps.now, clock=deps.clock)
-        self._endpoint = endpoint
         self._deps = deps
         self._blobs = blobs
         self._prefix = deps.config.sink.prefix
-        self._eras = eras
+        self._segments = segments
         self._partitions = partitions
         self._checkpoint_versions = checkpoint_versions
+        self._retention_seconds = retention_seconds
+        self._endpoint = endpoint
+        # What this host knows to be acknowledged counts until it ends, also if the cursor was not written any more.
+        self._cursor = Cursor(blobs, self._prefix, deps.chain, now=deps.now, clock=deps.clock)
         self._seconds = min(deps.config.leases.duration_seconds, LEAD_SECONDS)
         self._throttle = LogThrottle(deps.clock)
+        self._failures: dict[str, list[Problem]] = {}  # of the last steps, by name of the task
+        self._reported: tuple[FleetReport | None, FleetReport | None] = (None, None)  # the measured, and the whole one
         self._forget()
+
+    def _tasks_of(self, check: Callable[[], None], since: float = 0.0) -> tuple[Measure, list[LeaderTask]]:
+        """New tasks, in the order of their problems. Each is created from storage and the hub, and sends no request.
+
+        Args:
+            check: Raises if this host must not write any more.
+            since: When this host began to lead, on its clock, seconds.
+        """
+        deps, config, blobs = self._deps, self._deps.config, self._blobs
+        stage = Stage(
+            config, deps.hub, deps.info, deps.chain, blobs, BatchLog(blobs, self._prefix),
+            Tail(self._segments(), deps.now), deps.metrics, deps.confined, deps.now, deps.clock, deps.rng, check,
+        )  # fmt: skip
+        watermark = WatermarkFile(blobs, self._prefix, deps.chain, deps.now)
+        measure = Measure(stage, saved=watermark.saved)
+        tasks: list[LeaderTask | None] = [
+            LagTask(measure, self._partitions, since),
+            BatchesTask(stage, measure),
+            TableTask(stage, config.table.max_seconds, self._checkpoint_versions) if config.table else None,
+            WatermarkTask(watermark, measure.completeness),
+            NoticesTask(stage, measure, config.notices, self._cursor, endpoint=self._endpoint, lead=self._lead_for_rest)
+            if config.notices
+            else None,
+            RetentionTask(stage, measure, config.retention, self._retention_seconds) if config.retention else None,
+        ]
+        return measure, [task for task in tasks if task is not None]
+
+    @property
+    def fleet(self) -> FleetReport | None:
+        """The report of the consumer, as of the last measurement; None: this host does not lead, or not yet."""
+        measured = self._measure.fleet
+        if measured is not self._reported[0]:
+            fields = {name: value for task in self._tasks for name, value in task.report().items()}
+            self._reported = measured, measured.model_copy(update=fields) if measured else None
+        return self._reported[1]
 
     @property
     def problems(self) -> list[Problem]:
         """Problems that need an action."""
-        failure = self._notifier.problem if self._notifier else None
-        notices = [problems.of(self._deps.config, problems.SINK, failure)] if failure else []
-        lists = (
-            self._problems,
-            self._table_problems,
-            self._watermark_problems,
-            notices,
-            self._retention_problems,
-        )
-        return [problem for each in lists for problem in each]
+        return [each for task in self._tasks for each in (*self._failures.get(task.name, ()), *task.problems())]
 
     async def run(self) -> None:
         """Compete for the leader lease until cancelled, or until another resource owns the chain."""
@@ -149,128 +154,70 @@ class Leader:
 
     async def _lead(self, token: str, since: float) -> None:
         keeper = Keeper("the leader", lambda: self._renew(token), self._seconds, since, self._deps.clock)
-        keeping = asyncio.create_task(keeper.run())
         log.info("leading")
         self._deps.metrics.leader.set(1)
-        loops = [asyncio.create_task(self._measure(keeper))]
-        if self._deps.config.table:
-            loops.append(asyncio.create_task(self._register(keeper, self._deps.config.table.max_seconds)))
-        if self._deps.config.notices:
-            loops.append(asyncio.create_task(self._notify(keeper, self._deps.config.notices)))
-        if self._deps.config.retention:
-            loops.append(asyncio.create_task(self._retain(keeper, self._deps.config.retention)))
+        self._measure, self._tasks = self._tasks_of(keeper.check, self._deps.clock())
+        loops = [
+            asyncio.create_task(keeper.run()),
+            *(asyncio.create_task(self._run(each, keeper.check)) for each in self._tasks),
+        ]
         try:
             await asyncio.gather(*loops)
         except LeaseLost:
             log.warning("leader lease lost: it was not renewed in time; another host takes over")
         finally:
             self._deps.metrics.leader.set(0)
+            tasks = self._tasks
             self._forget()
-            for task in (keeping, *loops):
-                task.cancel()
+            for loop in loops:
+                loop.cancel()
+            for task in tasks:
+                await task.end()
 
-    async def _measure(self, keeper: Keeper) -> None:
-        since = self._deps.clock()
+    async def _run(self, task: LeaderTask, check: Callable[[], None]) -> None:
+        """Do a task until cancelled; see `LeaderTask`."""
         while True:
-            # A scan from before this host led may show owners of long ago.
-            scanned = await self._partitions.scanned(since)
-            keeper.check()
-            await self._measure_once(report=scanned)
-            await asyncio.sleep(MEASURE_SECONDS)
+            check()
+            self._failures[task.name] = await self._step(task)
+            await asyncio.sleep(task.pause)
 
-    async def _register(self, keeper: Keeper, seconds: int) -> None:
-        committer = self._committer = self._new_committer(keeper.check)
-        while True:
-            keeper.check()
-            advance = committer.advance(self._partitions.partition_ids)
-            self._table_problems = await self._tried("register files in the table", advance)
-            await asyncio.sleep(seconds)
+    async def _step(self, task: LeaderTask) -> list[Problem]:
+        """One step; the problem of its failure, if it failed."""
+        try:
+            await task.step(view_of(self._partitions))
+        except (StorageError, Blocked) as error:
+            if times := self._throttle.again(task.name, str(error)):
+                log.warning(
+                    "the leading host failed to do a task; retrying", task=task.name, error=str(error), times=times
+                )
+            return [problems.of(self._deps.config, problems.SINK, error)]
+        if times := self._throttle.over(task.name):
+            log.info("the leading host does a task again", task=task.name, failures=times)
+        return []
 
-    def _new_committer(self, check: Callable[[], None]) -> Committer:
-        deps, prefix, segments = self._deps, self._prefix, segments_of(self._eras())
-        return Committer(
-            self._blobs, prefix, deps.chain, segments, now=deps.now, confined=deps.confined, check=check,
-            checkpoint_versions=self._checkpoint_versions,
-        )  # fmt: skip
+    async def rest(self) -> None:
+        """Do what is left for the files that were written while this host stopped; a later leader does the rest."""
+        _, tasks = self._tasks_of(lambda: None)
+        view = replace(view_of(self._partitions), leases={}, commits={})
+        await asyncio.gather(*(self._rest(task, view) for task in tasks))
 
-    async def register_rest(self) -> None:
-        """Register the files that were written while this host stopped; if that fails, a later leader does it."""
-        if self._deps.config.table:
+    async def _rest(self, task: LeaderTask, view: View) -> None:
+        try:
             with contextlib.suppress(StorageError, Blocked, TimeoutError):
                 async with asyncio.timeout(REST_SECONDS):
-                    await self._new_committer(lambda: None).advance(self._partitions.partition_ids)
-
-    async def _retain(self, keeper: Keeper, limits: Limits) -> None:
-        deps, eras = self._deps, self._eras()
-        retention = Retention(
-            self._blobs, deps.config, limits, deps.chain, eras[-1], eras=[era.incarnation for era in eras],
-            batches=BatchLog(self._blobs, self._prefix), metrics=deps.metrics, now=deps.now, confined=deps.confined,
-            check=keeper.check,
-        )  # fmt: skip
-        while True:
-            keeper.check()
-            pause = MEASURE_SECONDS
-            if self.fleet is not None:  # all batches are known
-                self._retention = retention
-                partitions, leases = self._partitions.partition_ids, self._partitions.listing.leases
-                step = retention.step(partitions, leases, self._measured.state)
-                self._retention_problems = await self._tried("remove old files", step)
-                pause = RETENTION_MORE_SECONDS if retention.more else self._retention_seconds
-            await asyncio.sleep(pause)
-
-    async def _notify(self, keeper: Keeper, config: NoticesConfig) -> None:
-        """Send notices until cancelled."""
-        async with self._receiver(config) as receiver:
-            self._notifier = self._new_notifier(config, receiver, keeper.check)
-            await self._notifier.run(self._extents)
+                    await task.rest(view)
+        finally:
+            await task.end()
 
     @asynccontextmanager
-    async def _receiver(self, config: NoticesConfig) -> AsyncIterator[Receiver]:
-        receiver = self._endpoint(config)
+    async def _lead_for_rest(self) -> AsyncIterator[bool]:
+        """Lead until the end of the block; False: another resource owns the chain. Raises `Conflict`: another leads."""
+        token = str(uuid4())
+        await take_lead(self._blobs, self._prefix, token, self._seconds, self._deps.clock)
         try:
-            yield receiver
+            yield not await is_displaced(self._blobs, self._prefix, self._deps.config.resource)
         finally:
-            await receiver.close()
-
-    def _extents(self) -> list[Extent]:
-        """All segments with the ends of the files that are known; empty before the first measurement.
-
-        The measurement leaves out segments whose files are all in batches; notices of these files may still be unsent.
-        """
-        if self.fleet is None:
-            return []
-        unknown = dict.fromkeys(self._partitions.partition_ids)
-        ends = {era.incarnation: {p: ledger.next for p, ledger in era.ledgers.items()} for era in self._measured.eras}
-        return [Extent(era.incarnation, era.chain, ends.get(era.incarnation, unknown)) for era in self._eras()]
-
-    def _new_notifier(self, config: NoticesConfig, receiver: Receiver, check: Callable[[], None]) -> Notifier:
-        deps = self._deps
-        origin = Origin(self._blobs.url, self._prefix, deps.chain, deps.info.name)
-        return Notifier(
-            origin, config.format, receiver.post, self._cursor, now=deps.now, clock=deps.clock, rng=deps.rng,
-            metrics=deps.metrics, check=check,
-        )  # fmt: skip
-
-    async def notify_rest(self) -> None:
-        """Send notices about the files that were written while this host stopped, unless another host leads.
-
-        If that fails, a later leader sends them.
-        """
-        if (config := self._deps.config.notices) is None:
-            return
-        token, blobs = str(uuid4()), self._blobs
-        unknown = dict.fromkeys(self._partitions.partition_ids)
-        with contextlib.suppress(StorageError, TimeoutError):
-            async with asyncio.timeout(REST_SECONDS), self._receiver(config) as receiver:
-                await take_lead(blobs, self._prefix, token, self._seconds, self._deps.clock)
-                try:
-                    if await is_displaced(blobs, self._prefix, self._deps.config.resource):
-                        return
-                    notifier = self._new_notifier(config, receiver, lambda: None)
-                    extents = [Extent(era.incarnation, era.chain, unknown) for era in self._eras()]
-                    await notifier.advance(extents, begin=False)
-                finally:
-                    await blobs.release_lease(leader_name(self._prefix), token)
+            await self._blobs.release_lease(leader_name(self._prefix), token)
 
     async def _renew(self, token: str) -> None:
         try:
@@ -279,62 +226,6 @@ class Leader:
             raise LeaseLost(with_cause(error)) from error
 
     def _forget(self) -> None:
-        self.fleet = None
-        self._problems = []
-        self._table_problems = []
-        self._watermark_problems = []
-        self._retention_problems = []
-        self._retention = None
-        self._committer = None
-        self._notifier = None
+        self._failures, self._reported = {}, (None, None)
+        self._measure, self._tasks = self._tasks_of(lambda: None)
         self._partitions.allow_rest(True)
-        deps, batches = self._deps, BatchLog(self._blobs, self._deps.config.sink.prefix)
-        self._watermark = WatermarkFile(self._blobs, self._prefix, deps.chain, deps.now)
-        self._measured = Measure(
-            deps.config, deps.hub, deps.info, batches=batches, eras=self._eras(), identity=deps.chain, now=deps.now,
-            saved=self._watermark.saved,
-        )  # fmt: skip
-        self._batcher = Batcher(deps.config, self._measured, batches, now=deps.now)
-
-    async def _measure_once(self, *, report: bool) -> None:
-        """Measure, and freeze batches that are due.
-
-        Args:
-            report: Whether the owners are known, so that the measurement can be reported.
-        """
-        partitions, listing = self._partitions.partition_ids, self._partitions.listing
-        if failed := await self._tried("measure lag and batches", self._follow(partitions, listing)):
-            self._problems = failed
-            return
-        self._problems = [*self._batcher.problems]
-        with contextlib.suppress(SourceError):  # the pumps report problems of the hub
-            await self._measured.ask_partitions()
-        await self._measured.ask_heads(partitions)
-        self._measured.advance(partitions)
-        publish = self._watermark.publish(self._measured.completeness())
-        self._watermark_problems = await self._tried("write the watermark", publish)
-        if not report:
-            return
-        fleet = self._measured.report(partitions, listing)
-        table = self._committer.report if self._committer else None
-        notices = self._notifier.report if self._notifier else None
-        kept = self._retention.report if self._retention else None
-        found = {"table": table, "watermark": self._watermark.report, "notices": notices, "retention": kept}
-        self.fleet = fleet.model_copy(update=found)
-        self._partitions.allow_rest(self.fleet.lag_events == 0)  # new files are noticed by their checkpoints
-
-    async def _follow(self, partitions: Sequence[str], listing: Listing) -> None:
-        await self._measured.follow(partitions, listing)
-        await self._batcher.plan()
-
-    async def _tried(self, task: str, work: Awaitable[object]) -> list[Problem]:
-        """Do a task of the leading host; its problem, if it failed. The next round tries again."""
-        try:
-            await work
-        except (StorageError, Blocked) as error:
-            if times := self._throttle.again(task, str(error)):
-                log.warning("the leading host failed to do a task; retrying", task=task, error=str(error), times=times)
-            return [problems.of(self._deps.config, problems.SINK, error)]
-        if times := self._throttle.over(task):
-            log.info("the leading host does a task again", task=task, failures=times)
-        return []

@@ -31,6 +31,7 @@ from eventconsumer_api.identity import RECORD_MAX_BYTES
 from eventconsumer_api.watermark import WatermarkRecord, watermark_name
 from eventconsumer_processor.batch.report import count
 from eventconsumer_processor.leader.ledger import Ledger
+from eventconsumer_processor.leader.task import Task, View
 from eventconsumer_processor.partition import marks
 from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_processor.source.hub import CLOCKS_DIFFER, PartitionInfo
@@ -242,3 +243,27 @@ class WatermarkFile:
                 ) from None
             self.record = record if record.chain == self._chain else None
         self._read = True
+
+
+class WatermarkTask(Task):
+    """Writes the watermark."""
+
+    name = "write the watermark"
+
+    def __init__(self, file: WatermarkFile, completeness: Callable[[], Complete | None]) -> None:
+        """Create; sends no request.
+
+        Args:
+            file: The record in storage.
+            completeness: What is complete now; None: unknown.
+        """
+        self._file = file
+        self._completeness = completeness
+
+    async def step(self, view: View) -> None:
+        """See `LeaderTask`."""
+        await self._file.publish(self._completeness())
+
+    def report(self) -> Mapping[str, object]:
+        """See `LeaderTask`."""
+        return {"watermark": self._file.report}

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from eventconsumer_api.identity import EventMark
 from eventconsumer_api.watermark import WatermarkRecord, watermark_name
 from eventconsumer_processor.leader.lag import Measure
-from eventconsumer_processor.leader.ledger import Era, Ledger
+from eventconsumer_processor.leader.ledger import Account, Ledger
+from eventconsumer_processor.leader.tail import Follower, Segment
 from eventconsumer_processor.leader.watermark import (
     MARGIN,
     STEP,
@@ -47,7 +48,7 @@ def slot(start: int, earliest: datetime, latest: datetime, last: int | None = No
 
 def ledger(*slots: Slot, start: int = 0, before: EventMark | None = None) -> Ledger:
     """A partition with these files, of which nothing is unknown."""
-    found = Ledger(World(TimedHub(1)).chain("0"), start, start)
+    found = Ledger(Follower(World(TimedHub(1)).chain("0"), now), start, start)
     found.end, found.end_sought = before, True
     for each in slots:
         found.add(each)
@@ -427,8 +428,9 @@ async def test_files_of_an_ended_segment_wait_for_a_batch_too() -> None:
     await world.drain("0", 9)
     measure = await world.measure()
     await world.report(measure)
-    first = measure.eras[0]
-    measure.eras.append(Era("next", world.chain))
+    measure.accounts.append(Account(Segment("next", world.chain, now)))
     measure.complete = now()
-    assert measure.without(measure.eras[1], {}) == world.hub.newest["0"]
-    assert measure.without(first, {"0": list(first.ledgers["0"].pending)}) == now()
+    backlog = measure.backlog()
+    assert backlog is not None and backlog.account is measure.accounts[0]
+    assert backlog.without({}) == world.hub.newest["0"]
+    assert backlog.without(backlog.pending) == now()
