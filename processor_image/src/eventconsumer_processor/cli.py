@@ -1,4 +1,4 @@
-"""The program `eventconsumer`: `host` (also without a command), `probe`, `audit`, `prune`, and the tools.
+"""The program `eventconsumer`: `host` (also without a command), `probe`, `audit`, and the tools.
 
 Exit codes of `audit` are its verdict: 0 clean, 1 explained gaps, 2 violation, 3 not readable; whatever keeps it from
 being carried out, a wrong option too, is 3, so that 2 always means a proven violation. No traceback is ever the answer
@@ -27,7 +27,7 @@ UNREADABLE = 3
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Drains an Event Hub into files, each event exactly once; checks and cleans up what was drained.",
+    help="Drains an Event Hub into files, each event exactly once; checks what was drained.",
 )
 commands.add_to(app)
 
@@ -111,7 +111,7 @@ def audit(  # noqa: PLR0917 - the options of the command
         with show.progress() as progress:
             try:
                 async with opened(config, how, hub=hub) as found:
-                    return await run(found.subject, deep=deep, progress=progress)
+                    return await run(found, deep=deep, progress=progress)
             except EventConsumerError as error:
                 return unreadable(str(error), container or "", prefix or "", deep=deep)
 
@@ -119,47 +119,6 @@ def audit(  # noqa: PLR0917 - the options of the command
     report = asyncio.run(go())
     show_document(report, Output.JSON if as_json else output, show.show)
     raise typer.Exit(report.exit_code)
-
-
-@app.command()
-def prune(  # noqa: PLR0917 - the options of the command
-    before: Annotated[str, typer.Option("--before", help="ISO time, or an age such as 7d, 12h or 30m.")],
-    yes: options.Yes = False,
-    config: options.Config = options.DEFAULT_CONFIG,
-    connection_string_file: options.ConnectionString = None,
-    account_url: options.AccountUrl = None,
-    container: options.Container = None,
-    prefix: options.Prefix = None,
-    lease_container: options.LeaseContainer = None,
-    lease_prefix: options.LeasePrefix = None,
-    lease_layout: options.Layout = LeaseLayout.EVENT_PROCESSOR_HOST,
-    consumer_group: options.Group = "$Default",
-    shared: options.Shared = False,
-    storage_api_version: options.StorageApiVersion = None,
-) -> None:
-    """Replace old files by tombstones: the chain stays complete, the storage is freed.
-
-    Only files behind the checkpoint, in a committed batch where Spark is on, and never the last one of a partition.
-
-    Exit code: 0 done or nothing to do, 2 refused (a violation, or a file that changed meanwhile), 3 failed.
-    """
-    from eventconsumer_processor.audit.access import Options
-    from eventconsumer_processor.audit.pruning import run
-
-    how = Options(
-        connection_string_file,
-        account_url,
-        container,
-        prefix,
-        lease_container,
-        lease_prefix,
-        lease_layout,
-        consumer_group,
-        shared,
-        storage_api_version=storage_api_version,
-    )
-    quiet()
-    raise typer.Exit(run(config, how, before, yes=yes))
 
 
 @app.command()

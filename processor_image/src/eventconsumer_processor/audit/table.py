@@ -13,7 +13,7 @@ from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.identity import IdentityAudit
 from eventconsumer_processor.audit.model import Findings, Place, TableAudit
 from eventconsumer_processor.audit.names import SlotFacts
-from eventconsumer_processor.audit.tablelog import FOLDER, LogDamaged, LogGap, TableLog
+from eventconsumer_processor.audit.tablelog import FOLDER, LogDamaged, LogGap, TableLogReader
 from eventconsumer_processor.audit.tablestate import UNKNOWN, Stats, TableFile, TableState, path_of
 
 
@@ -30,7 +30,7 @@ class TableCheck:
         state: As read before the files; None: no table, or the log cannot be read.
     """
 
-    def __init__(self, log: TableLog, identity: IdentityAudit, findings: Findings) -> None:
+    def __init__(self, log: TableLogReader, identity: IdentityAudit, findings: Findings) -> None:
         self.exists = False
         self.state: TableState | None = None
         self._log = log

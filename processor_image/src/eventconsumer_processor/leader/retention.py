@@ -41,7 +41,7 @@ from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.notice.cursor import cursor_name, parsed, places_of
 from eventconsumer_processor.prune.rules import OldFile, Standing, Window, choose, reason_to_keep
-from eventconsumer_processor.prune.tombstones import AT_A_TIME, Content, Doomed, replace_with_tombstone
+from eventconsumer_processor.prune.tombstones import AT_A_TIME, Content, Doomed, remove_content, replace_with_tombstone
 from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_processor.table.delta import Place, TableState
 from eventconsumer_processor.table.log import TableLog, invalid
@@ -442,7 +442,7 @@ class Retention:
             (partition, slot)
             for partition, kept in waiting.items()
             for slot in await _between(self._segment.follower(partition), kept.done, kept.next)
-            if not slot.tombstone and not needs.is_excluded(slot)
+            if not needs.is_excluded(slot) and not (slot.tombstone and slot.path == self._name_of(partition, slot))
         ]
         for at in range(0, len(left), MOST):
             await self._remove(left[at : at + MOST])
@@ -459,23 +459,29 @@ class Retention:
         async def one(partition: str, slot: Slot) -> None:
             async with limit:
                 self._check()
-                follower = segment.follower(partition)
-                name = follower.chain.path(slot.start)
+                if slot.tombstone:  # a host ended before it removed the content
+                    await remove_content(self._blobs, Content(slot.path, slot.etag))
+                    return
+                name = self._name_of(partition, slot)
                 inside = slot.path == name  # else the slot is a record that names the file
                 file = Doomed(name, slot.etag if inside else "", None if inside else Content(slot.path, slot.etag))
                 if not await replace_with_tombstone(self._blobs, file, now):
                     log.warning("a file changed and was not removed", file=name)
                     return
-                follower.replaced(slot.start)
+                segment.follower(partition).replaced(slot.start)
                 self._metrics.retention_files.inc()
                 self._metrics.retention_bytes.inc(slot.size)
 
         self._check()
-        names = (segment.follower(partition).chain.path(slot.start) for partition, slot in files)
+        names = (self._name_of(partition, slot) for partition, slot in files)
         await self._table.remove([name.removeprefix(self._table.root) for name in names], now, self._check)
         for failure in await asyncio.gather(*(one(*file) for file in files), return_exceptions=True):
             if isinstance(failure, BaseException):
                 raise failure
+
+    def _name_of(self, partition: str, slot: Slot) -> str:
+        """Blob name of a slot, which is not that of its events if the slot is a record."""
+        return self._segment.follower(partition).chain.path(slot.start)
 
     # --- the cursor ---
 

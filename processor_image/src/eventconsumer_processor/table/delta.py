@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from eventconsumer_processor import deltaprotocol
 from eventconsumer_processor.sink.slots import Slot
+from eventconsumer_processor.table import protocol as delta_protocol
 from eventconsumer_processor.table.actions import logical_file, path_of
 
 LOG_FOLDER = "_delta_log"
@@ -176,7 +176,7 @@ class TableState:
         if self.protocol is None or self.metadata is None:
             return "a log without protocol and metaData"
         features = self.protocol.get("writerFeatures") or ()
-        if reason := deltaprotocol.unsupported(self.protocol.get("minWriterVersion"), features):
+        if reason := delta_protocol.unsupported(self.protocol.get("minWriterVersion"), features):
             return reason
         if self.metadata.get("partitionColumns"):
             return "partition columns"
@@ -191,7 +191,7 @@ class TableState:
         """Why no file may be removed from the table; empty: files may be removed."""
         protocol, metadata = self.protocol or {}, self.metadata or {}
         features = {*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())}
-        if what := deltaprotocol.unsupported(protocol.get("minWriterVersion"), features):
+        if what := delta_protocol.unsupported(protocol.get("minWriterVersion"), features):
             return (
                 f"the Delta table has {what}, which hosts do not support: delete old rows with DELETE in Spark, or "
                 "remove the feature with ALTER TABLE ... DROP FEATURE"

@@ -39,7 +39,7 @@ Every = Annotated[bool, typer.Option("--all", help="All dead letters.")]
 
 def add_to(app: typer.Typer) -> None:
     """Add all commands to the program."""
-    for command in (leases, files, lag, migrate, adopt, check):
+    for command in (leases, files, lag, retention, migrate, adopt, check):
         app.command()(command)
     app.add_typer(checkpoint, name="checkpoint")
     app.add_typer(hub, name="hub")
@@ -82,6 +82,19 @@ def lag(config: options.Config = DEFAULT_CONFIG, output: options.OutputOption = 
     from eventconsumer_processor.tools.lag import lag as command
 
     run(command(config, output))
+
+
+def retention(
+    once: Annotated[bool, typer.Option("--once", help="Remove the files that are due now, and end.")] = False,
+    config: options.Config = DEFAULT_CONFIG,
+) -> None:
+    """Remove old files by spec.sink.retention now, as the leading host does every ten minutes.
+
+    Exit code: 0 done or nothing to do, 1 no files yet, 3 failed.
+    """
+    from eventconsumer_processor.tools.retention import retention as command
+
+    run(command(config, once=once))
 
 
 @checkpoint.command("show")
