@@ -25,7 +25,7 @@ HOST = """
 ## `eventconsumer`
 
 The program of the processor image. A host pod has the configuration and the credentials: `kubectl exec orders-host-0 --
-eventconsumer audit`. [Audit](audit.md) describes the output of `audit` and `prune`.
+eventconsumer audit`. [Audit](audit.md) describes the output of `audit`.
 """
 
 

@@ -74,7 +74,7 @@ def test_flags_and_the_values_that_set_them() -> None:
 def test_every_command_of_every_program_is_on_the_page() -> None:
     page = clidoc.page()
     found = [name for program, (_, tree) in clidoc.programs().items() for name, _ in clidoc.commands(tree, program)]
-    assert {"eventconsumer host", "eventconsumer audit", "eventconsumer prune"} <= set(found)
+    assert {"eventconsumer host", "eventconsumer audit", "eventconsumer retention"} <= set(found)
     for name in found:
         assert f"### `{name}" in page
 

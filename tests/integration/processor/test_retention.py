@@ -1,11 +1,11 @@
-"""Retention of files by real hosts on Azurite: leading hosts that are killed while they remove files."""
+"""Retention of files on Azurite: leading hosts that are killed while they remove files, the probe, and the command."""
 
 import json
 from typing import Any
 
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer
-from tests.support.audited import assert_clean
+from tests.support.audited import assert_clean, run_program
 from tests.support.azurite import AzuriteProcess
 from tests.support.waiting import wait_until
 
@@ -70,3 +70,35 @@ def test_leading_hosts_that_are_killed_while_they_remove_files_leave_a_clean_cha
     assert last.terminate() == 0
     report = assert_clean(azurite, orders.drained, "shop/orders")
     assert report["counts"]["Tombstones"] == made - 2
+
+
+def test_the_command_removes_what_is_due_and_the_probe_what_becomes_due(
+    consumer: MakeConsumer, azurite: AzuriteProcess
+) -> None:
+    roll = {"maxBytes": 1_000_000, "maxSeconds": 1, "maxEvents": 10}
+    orders = consumer(1, roll=roll, table={"maxSeconds": 1}, processing=SMALL)
+    host = orders.host()
+    orders.publish(100)
+    wait_until(lambda: {each.next_sequence_number for each in host.report().partitions} == {100}, "all is in files")
+    assert host.terminate() == 0
+    made = sum(map(len, files(orders).values()))
+    environment = {"EVENTCONSUMER_CONFIG": str(host.log_file.with_suffix(".json"))}
+
+    refused = run_program("retention", "--once", **environment)
+    assert (refused.returncode, "spec.sink.retention is not set" in refused.stderr) == (3, True), refused
+    assert run_program("retention", **environment).returncode == 3
+    orders.config["retention"] = {"bytes": 10**9}
+    probe = orders.host("orders-probe-0", command="probe")
+    wait_until(lambda: bool(cursor(orders)), "the probe looks for files that are due")
+    assert not removed(orders)
+    assert probe.terminate() == 0
+    environment = {"EVENTCONSUMER_CONFIG": str(probe.log_file.with_suffix(".json"))}
+    orders.config["retention"] = {"bytes": 1}
+    probe = orders.host("orders-probe-1", command="probe")
+    wait_until(lambda: removed(orders) == made - 1, f"the probe removes files: {probe.log[-2000:]}")
+    assert probe.terminate() == 0
+    done = run_program("retention", "--once", **environment)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert done.stdout.startswith(f"Removed in total: {made - 1} files, ")
+    report = assert_clean(azurite, orders.drained, "shop/orders")
+    assert report["counts"]["Tombstones"] == made - 1

@@ -259,7 +259,7 @@ class FileWalk:
             if self._checkpoints:
                 chain.finish(shared=self._shared)
             if chain.tombstones:
-                text = f"{chain.tombstones} files were pruned"
+                text = f"{chain.tombstones} files were removed by retention"
                 self._findings.add(Code.TOMBSTONES, text, place, count=chain.tombstones)
         self._batches.finish()
         if self._stray_count:

@@ -334,5 +334,6 @@ class TableLog:
     def _damage(self, what: str) -> Blocked:
         return invalid(
             f"the log of the table in {self.folder} is damaged: {what}. Restore it from a backup; or, to create the "
-            "table again with all files that are not pruned, suspend this EventConsumer, remove the folder, and resume"
+            "table again with all files that retention did not remove, suspend this EventConsumer, remove the folder, "
+            "and resume"
         )
