@@ -1,10 +1,13 @@
 """Retention of files on Azurite: leading hosts that are killed while they remove files, the probe, and the command."""
 
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer
+from tests.integration.processor.test_probe import ProbeProcess
 from tests.support.audited import assert_clean, run_program
 from tests.support.azurite import AzuriteProcess
 from tests.support.waiting import wait_until
@@ -72,8 +75,8 @@ def test_leading_hosts_that_are_killed_while_they_remove_files_leave_a_clean_cha
     assert report["counts"]["Tombstones"] == made - 2
 
 
-def test_the_command_removes_what_is_due_and_the_probe_what_becomes_due(
-    consumer: MakeConsumer, azurite: AzuriteProcess
+def test_the_command_and_the_probe_remove_what_is_due_without_a_host(
+    consumer: MakeConsumer, azurite: AzuriteProcess, tmp_path: Path
 ) -> None:
     roll = {"maxBytes": 1_000_000, "maxSeconds": 1, "maxEvents": 10}
     orders = consumer(1, roll=roll, table={"maxSeconds": 1}, processing=SMALL)
@@ -81,24 +84,22 @@ def test_the_command_removes_what_is_due_and_the_probe_what_becomes_due(
     orders.publish(100)
     wait_until(lambda: {each.next_sequence_number for each in host.report().partitions} == {100}, "all is in files")
     assert host.terminate() == 0
-    made = sum(map(len, files(orders).values()))
-    environment = {"EVENTCONSUMER_CONFIG": str(host.log_file.with_suffix(".json"))}
+    made, config = sum(map(len, files(orders).values())), tmp_path / "orders.json"
 
-    refused = run_program("retention", "--once", **environment)
-    assert (refused.returncode, "spec.sink.retention is not set" in refused.stderr) == (3, True), refused
-    assert run_program("retention", **environment).returncode == 3
-    orders.config["retention"] = {"bytes": 10**9}
-    probe = orders.host("orders-probe-0", command="probe")
-    wait_until(lambda: bool(cursor(orders)), "the probe looks for files that are due")
-    assert not removed(orders)
-    assert probe.terminate() == 0
-    environment = {"EVENTCONSUMER_CONFIG": str(probe.log_file.with_suffix(".json"))}
+    def run(*arguments: str, bytes_: int | None = None) -> "subprocess.CompletedProcess[str]":
+        retention = {"bytes": bytes_} if bytes_ else None
+        config.write_text(json.dumps(orders.config | {"retention": retention}))
+        return run_program("retention", *arguments, EVENTCONSUMER_CONFIG=str(config))
+
+    assert "spec.sink.retention is not set" in run("--once").stderr
+    assert run(bytes_=1).returncode == 3, "without --once"
+    done = run("--once", bytes_=10**9)
+    assert (done.returncode, done.stdout.partition(",")[0]) == (0, "Removed in total: 0 files"), done
     orders.config["retention"] = {"bytes": 1}
-    probe = orders.host("orders-probe-1", command="probe")
+    probe = ProbeProcess(tmp_path, orders)
     wait_until(lambda: removed(orders) == made - 1, f"the probe removes files: {probe.log[-2000:]}")
     assert probe.terminate() == 0
-    done = run_program("retention", "--once", **environment)
-    assert (done.returncode, done.stderr) == (0, ""), done
-    assert done.stdout.startswith(f"Removed in total: {made - 1} files, ")
+    done = run("--once", bytes_=1)
+    assert (done.returncode, done.stdout.partition(",")[0]) == (0, f"Removed in total: {made - 1} files"), done
     report = assert_clean(azurite, orders.drained, "shop/orders")
     assert report["counts"]["Tombstones"] == made - 1

@@ -63,11 +63,10 @@ class _Work:
         found: tuple[LeaderTask | None, ...] = (self.table, self.batches, self.watermark, self.retention)
         self.tasks = [task for task in found if task is not None]
 
-    def report(self, view: View) -> FleetReport:
+    def report(self, measured: FleetReport) -> FleetReport:
         """The report of the consumer."""
         fields = {name: value for task in self.tasks for name, value in task.report().items()}
-        self.measure.fleet = self.measure.report(view)
-        return self.measure.fleet.model_copy(update=fields)
+        return measured.model_copy(update=fields)
 
 
 class Probe:
@@ -150,8 +149,9 @@ class Probe:
                     await work.batches.step(view)
                     await work.watermark.step(view)
                 short = [work.measure.shorter(name, view.leases.get(name)) for name in self._partitions]
+                work.measure.fleet = measured = work.measure.report(view)
                 self._problems = [*work.batches.problems(), *filter(None, short), *await self._retain(work, view)]
-                self._fleet = work.report(view)
+                self._fleet = work.report(measured)
                 if times := self._throttle.over("round"):
                     log.info("lag is measured again", failures=times)
                 self._heartbeat.beat()
