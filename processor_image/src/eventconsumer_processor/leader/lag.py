@@ -31,11 +31,10 @@ from eventconsumer_processor.leader.ledger import Account, Heads, Ledger, first_
 from eventconsumer_processor.leader.rate_limit import start_of, turn
 from eventconsumer_processor.leader.stage import Stage, view_of
 from eventconsumer_processor.leader.tail import Pace
-from eventconsumer_processor.leader.task import Task, View
+from eventconsumer_processor.leader.task import Partitions, Task, View
 from eventconsumer_processor.leader.watermark import MARGIN, Complete, not_taken, of_partition, without
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.partition import marks
-from eventconsumer_processor.partition.manager import PartitionManager
 from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 from eventconsumer_storage.errors import Damaged
@@ -435,7 +434,7 @@ class LagTask(Task):
 
     name = "measure lag"
 
-    def __init__(self, measure: Measure, partitions: PartitionManager, since: float) -> None:
+    def __init__(self, measure: Measure, partitions: Partitions, since: float) -> None:
         """Create; sends no request.
 
         Args:

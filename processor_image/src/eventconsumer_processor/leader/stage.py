@@ -10,9 +10,8 @@ from eventconsumer_api.identity import HubSegment
 from eventconsumer_processor.batch.log import BatchLog
 from eventconsumer_processor.confined.reader import Confined, Reader
 from eventconsumer_processor.leader.tail import Tail, segments_of
-from eventconsumer_processor.leader.task import View
+from eventconsumer_processor.leader.task import Partitions, View
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partition.manager import PartitionManager
 from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.source.hub import Hub, HubInfo
 from eventconsumer_storage.blobs import BlobStore
@@ -59,7 +58,7 @@ class Stage:
         return self.config.sink.prefix
 
 
-def view_of(partitions: PartitionManager) -> View:
+def view_of(partitions: Partitions) -> View:
     """What a host knows of the fleet now."""
     commits = {each.id: each.next_sequence_number for each in partitions.reports() if each.next_sequence_number}
     return View(partitions.partition_ids, partitions.listing.leases, commits)

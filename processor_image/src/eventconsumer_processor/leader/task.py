@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from eventconsumer_api.host_report import Problem
-from eventconsumer_processor.lease.model import Lease
+from eventconsumer_api.host_report import PartitionReport, Problem
+from eventconsumer_processor.lease.model import Lease, Listing
 
 MEASURE_SECONDS = 5.0  # between two looks at the hub, the leases and the files
 FIRST_SECONDS = 1.0  # between two looks whether there is a first measurement, which sends no request
@@ -37,6 +37,27 @@ class View:
         lease = self.leases.get(partition)
         checkpoint = lease.checkpoint.sequence_number + 1 if lease and lease.checkpoint else 0
         return max(checkpoint, self.commits.get(partition, 0))
+
+
+class Partitions(Protocol):
+    """The partitions of a host, see `partition.manager.PartitionManager`, which the probe does not load."""
+
+    @property
+    def partition_ids(self) -> Sequence[str]:
+        """Ids of all partitions of the hub."""
+
+    @property
+    def listing(self) -> Listing:
+        """The leases at the last scan."""
+
+    def reports(self) -> list[PartitionReport]:
+        """Reports of the owned partitions."""
+
+    async def scanned(self, since: float) -> bool:
+        """Scan now, unless a scan began after `since`; False if it fails."""
+
+    def allow_rest(self, allowed: bool) -> None:
+        """Allow or forbid rare scans."""
 
 
 class LeaderTask(Protocol):
