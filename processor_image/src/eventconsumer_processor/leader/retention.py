@@ -43,7 +43,7 @@ from eventconsumer_processor.notice.cursor import cursor_name, parsed, places_of
 from eventconsumer_processor.prune.rules import OldFile, Standing, Window, choose, reason_to_keep
 from eventconsumer_processor.prune.tombstones import AT_A_TIME, Content, Doomed, remove_content, replace_with_tombstone
 from eventconsumer_processor.sink.slots import Slot
-from eventconsumer_processor.table.delta import Place, TableState
+from eventconsumer_processor.table.delta import TablePartition, TableState
 from eventconsumer_processor.table.log import TableLog, invalid
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged
@@ -404,7 +404,7 @@ class Retention:
             lease: Of the partition.
             due: The files that are due.
         """
-        follower, place = self._segment.follower(partition), Place(self._segment.incarnation, partition)
+        follower, place = self._segment.follower(partition), TablePartition(self._segment.incarnation, partition)
         files: list[OldFile] = []
         times: list[datetime | None] = []
         size, held = 0, ""
@@ -559,7 +559,7 @@ async def _counted(follower: Follower, entry: KeptFiles) -> KeptFiles:
     return entry.model_copy(update={"counted": position, "bytes": size})
 
 
-def _covered(table: TableState, chain: str, place: Place) -> int:
+def _covered(table: TableState, chain: str, place: TablePartition) -> int:
     """The last sequence number of a partition that the table covers; -1: none."""
     covered = table.covered(chain, place)
     return -1 if covered is None else covered

@@ -20,7 +20,7 @@ from eventconsumer_processor.leader.tail import Follower, Pace, Segment, Tail
 from eventconsumer_processor.leader.task import Task, View
 from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_processor.table import checkpoint
-from eventconsumer_processor.table.delta import Place, Registration, TableState, new_table
+from eventconsumer_processor.table.delta import Registration, TablePartition, TableState, new_table
 from eventconsumer_processor.table.log import TableLog, invalid
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import StorageError
@@ -70,7 +70,7 @@ class Committer:
         self._checkpoint_versions = checkpoint_versions
         self._state: TableState | None = None
         self._checkpoint = -1  # version of the last checkpoint that is known or was tried
-        self._waiting: dict[Place, deque[Slot]] = {}  # files that the table does not cover, without a hole
+        self._waiting: dict[TablePartition, deque[Slot]] = {}  # files that the table does not cover, without a hole
         self._ended: set[str] = set()  # old segments that the table covers
         self._committed_at: datetime | None = None
 
@@ -136,7 +136,7 @@ class Committer:
     async def _take(self, segment: Segment, partition: str) -> None:
         """Take the files of a partition after the last one that waits."""
         follower = segment.follower(partition)
-        place = Place(segment.incarnation, partition)
+        place = TablePartition(segment.incarnation, partition)
         waiting = self._waiting.setdefault(place, deque())
         position = waiting[-1].last + 1 if waiting else await self._position(place, follower)
         if position is None:
@@ -144,7 +144,7 @@ class Committer:
         async for slot in follower.files(position, look=segment is not self._tail.newest):
             waiting.append(slot)
 
-    async def _position(self, place: Place, follower: Follower) -> int | None:
+    async def _position(self, place: TablePartition, follower: Follower) -> int | None:
         """The sequence number from which on the table has no events; None if the chain has not begun."""
         assert self._state is not None  # noqa: S101 - read before
         covered = self._state.covered(self._chain, place)
@@ -157,7 +157,7 @@ class Committer:
             Blocked: The table needs another writer.
         """
         assert self._state is not None  # noqa: S101 - read before
-        chosen: dict[Place, tuple[Slot, ...]] = {}
+        chosen: dict[TablePartition, tuple[Slot, ...]] = {}
         left = FILES_AT_ONCE
         for place, waiting in self._waiting.items():
             if waiting and left:

@@ -110,7 +110,7 @@ def checkpoint_name(version: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TablePartition:
     """One partition of one segment of the chain."""
 
     incarnation: str
@@ -162,7 +162,7 @@ class TableState:
             raise ValueError(f"{type(error).__name__}: {error}") from None
         return TableState(version, transactions, protocol, metadata, self.watched, files)
 
-    def covered(self, chain: str, place: Place) -> int | None:
+    def covered(self, chain: str, place: TablePartition) -> int | None:
         """The last sequence number of a partition that the table covers; None: none yet."""
         return self.transactions.get(_application(chain, place.incarnation, place.partition))
 
@@ -275,7 +275,7 @@ class Registration:
     """
 
     chain: str
-    slots: Mapping[Place, tuple[Slot, ...]]
+    slots: Mapping[TablePartition, tuple[Slot, ...]]
     files: int
     events: int
 
