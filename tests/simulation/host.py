@@ -45,7 +45,7 @@ from eventconsumer_processor.identity.records import (
 from eventconsumer_processor.identity.segments import current
 from eventconsumer_processor.leader.leader import Leader
 from eventconsumer_processor.leader.tail import segments_of
-from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.lease.layouts import checkpoint_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.dependencies import PumpDependencies
 from eventconsumer_processor.partition.manager import PartitionManager
@@ -220,7 +220,7 @@ class SimHost:
         await self._leases.ensure_container()
         segments = await current(sink, config.sink.prefix, info, times.now())
         info = replace(info, created_at=segments[-1].hub.created_at)
-        store = lease_store(config, info, self._leases, self.machine.time)
+        store = checkpoint_store(config, info, self._leases, self.machine.time)
         chain = await claim_chain(config, segments[0].incarnation, store, sink, times)
         held = Leases(store, self._leases)
         await claim_leases(config, hub, info, chain=chain, leases=held, sink=sink, times=times)
@@ -261,7 +261,7 @@ class SimHost:
         if self._stream.transforms:
             work = replace(work, handler=self._handlers(segments[-1].incarnation))
         chain = chains_of(config, info, segments[-1], sink)
-        store = lease_store(config, info, self._leases, self.machine.time)
+        store = checkpoint_store(config, info, self._leases, self.machine.time)
         manager = self.manager = PartitionManager(work, store, chain, self.news)
         files = partial(segments_of, config, info, segments, sink, self._times.now)
         known: set[str] = set()

@@ -9,7 +9,7 @@ from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_processor.confined.reader import Blobs
 from eventconsumer_processor.identity.segments import list_segments
-from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.lease.layouts import checkpoint_store
 from eventconsumer_processor.source.hub import Hub
 from eventconsumer_processor.tools.accept import Accepting
 from tests.simulation.history import History
@@ -25,7 +25,7 @@ async def go_on(
         segments = await list_segments(sink, config.sink.prefix)
         if not segments:
             return "no host has registered yet"
-        found = await lease_store(config, info, leases, now).existing()
+        found = await checkpoint_store(config, info, leases, now).existing()
         if any(lease.leased for lease in found):
             return "somebody holds a lease"
         known = {lease.partition: lease for lease in found}

@@ -13,7 +13,7 @@ from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
 from eventconsumer_processor.lease.held import HeldLease
 from eventconsumer_processor.lease.model import Checkpoint
-from eventconsumer_processor.lease.store import LeaseStore
+from eventconsumer_processor.lease.store import CheckpointStore
 from eventconsumer_storage.account import StorageAccount
 from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
 from eventconsumer_storage.errors import NotFound, Refused, StorageError, Unauthorized, Unavailable
@@ -55,14 +55,14 @@ async def blobs(location: BlobLocation) -> AsyncIterator[AzureBlobStore]:
     await store.close()
 
 
-async def held(store: LeaseStore) -> HeldLease:
+async def held(store: CheckpointStore) -> HeldLease:
     """Partition 0, acquired."""
     taken = await store.acquire((await store.list(["0"])).leases["0"], "host")
     assert taken is not None
     return HeldLease(store, taken)
 
 
-def stores(blobs: AzureBlobStore) -> dict[str, LeaseStore]:
+def stores(blobs: AzureBlobStore) -> dict[str, CheckpointStore]:
     """Both layouts."""
     return {
         "EventProcessorHost": EventProcessorHostStore(blobs, "", "$Default", 60, boottime),

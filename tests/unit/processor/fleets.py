@@ -17,7 +17,7 @@ from eventconsumer_api.identity import pod_of
 from eventconsumer_processor.leader.leader import Leader
 from eventconsumer_processor.leader.notices import Receiver
 from eventconsumer_processor.leader.tail import Segment
-from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.lease.layouts import checkpoint_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.notice.endpoint import Endpoint
 from eventconsumer_processor.partition.dependencies import PumpDependencies
@@ -110,7 +110,7 @@ class Fleet:
             offload=inline,
             confined=Here(),
         )
-        store = lease_store(config, info, leases or self._far(self.leases, self.storage_seconds), virtual_clock)
+        store = checkpoint_store(config, info, leases or self._far(self.leases, self.storage_seconds), virtual_clock)
         key_file = Path(__file__) if self.telling else None  # any file: it is never used
         news = OperatorMessages("shop/orders", key_file, work.metrics, virtual_clock, lambda: CREATED)
         manager = PartitionManager(work, store, self.chain, news)

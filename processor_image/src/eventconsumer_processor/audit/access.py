@@ -72,7 +72,7 @@ async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Subject:
     use_proxy(config.proxy)
     service = await _enter(stack, blob_service(config.sink, "spec.sink", insecure, suffixes))
     lease_location = config.leases.location
-    lease_service = await _enter(stack, blob_service(lease_location, "spec.leaseStore", insecure, suffixes))
+    lease_service = await _enter(stack, blob_service(lease_location, "spec.checkpointStore", insecure, suffixes))
     return Subject(
         AzureContainer(service, config.sink.container),
         config.sink.prefix,
@@ -82,7 +82,7 @@ async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Subject:
             config.event_hub.consumer_group,
             config.leases.layout,
             config.leases.shared,
-            config.replay.nonce if config.replay else "",
+            config.replay.name if config.replay else "",
         ),
         await _hub(stack, hub_access(config.event_hub, insecure, config.hub_suffixes)) if hub else None,
         resource=config.resource,

@@ -15,7 +15,7 @@ from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import BlobContainer, HostConfig, ReplayConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import HubSegment
-from eventconsumer_api.v1alpha1 import SourceKind
+from eventconsumer_api.v1alpha1 import ClientKind
 from eventconsumer_processor import problems
 from eventconsumer_processor.amqp import compiled
 from eventconsumer_processor.amqp.hub import AmqpHub, linger_seconds
@@ -25,7 +25,7 @@ from eventconsumer_processor.handler.loading import Factory, load
 from eventconsumer_processor.host.replay import BoundedHub, bounded
 from eventconsumer_processor.identity.records import Leases, Times, claim_chain, claim_leases
 from eventconsumer_processor.identity.segments import current
-from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.lease.layouts import checkpoint_store
 from eventconsumer_processor.partition.memory import Memory
 from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.source.budget import Budget
@@ -100,12 +100,12 @@ async def _find_segments(config: HostConfig, found: Registration) -> Registratio
 
 
 async def _claim_chain(config: HostConfig, found: Registration) -> Registration:
-    store = lease_store(config, found.info, found.leases, boottime)
+    store = checkpoint_store(config, found.info, found.leases, boottime)
     return replace(found, chain=await claim_chain(config, found.segments[0].incarnation, store, found.sink, TIMES))
 
 
 async def _claim_leases(config: HostConfig, found: Registration) -> None:
-    leases = Leases(lease_store(config, found.info, found.leases, boottime), found.leases)
+    leases = Leases(checkpoint_store(config, found.info, found.leases, boottime), found.leases)
     await claim_leases(config, found.hub, found.info, chain=found.chain, leases=leases, sink=found.sink, times=TIMES)
 
 
@@ -133,7 +133,7 @@ def hub_of(config: HostConfig, memory: Memory | None = None, reader: str = "") -
     access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.hub_suffixes)
     processing = config.processing
     runtime_metrics = processing.runtime_metrics and processing.handler is not None  # only a handler uses them
-    if processing.source is SourceKind.SDK:
+    if processing.client is ClientKind.AZURE_SDK:
         return SdkHub(access, runtime_metrics=runtime_metrics, reader=reader)
     linger = linger_seconds(config.roll, processing)
     budget = Budget(lambda: memory.for_waiting) if memory else None
@@ -142,7 +142,7 @@ def hub_of(config: HostConfig, memory: Memory | None = None, reader: str = "") -
 
 def receiver_of(config: HostConfig) -> str:
     """Name of the receiver and its decoder, for the log."""
-    return "sdk" if config.processing.source is SourceKind.SDK else f"amqp, {compiled.kind()} decoder"
+    return "sdk" if config.processing.client is ClientKind.AZURE_SDK else f"amqp, {compiled.kind()} decoder"
 
 
 async def _reach_hub(config: HostConfig, memory: Memory, reader: str) -> tuple[Hub, HubInfo]:

@@ -26,7 +26,7 @@ from eventconsumer_processor.identity.records import Times, claim_chain
 from eventconsumer_processor.identity.segments import current
 from eventconsumer_processor.leader.retention import Retention
 from eventconsumer_processor.leader.tail import Tail, segments_of
-from eventconsumer_processor.lease.layouts import lease_store
+from eventconsumer_processor.lease.layouts import checkpoint_store
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.sink.formats import files_of
@@ -46,7 +46,7 @@ from tests.support.faultproxy import FaultProxy, Match
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 INFO = HubInfo("shop.example", "orders", CREATED, ("0", "1"))
 LAYOUTS: dict[str, dict[str, Any]] = {
-    "parquet": {"format": "Parquet", "layout": "Slots"},
+    "parquet": {"format": "Parquet", "layout": "SequenceNumber"},
     "capture": {"format": "Avro", "layout": "Capture", "emptyFiles": True},
 }
 
@@ -138,7 +138,7 @@ async def commit(chain: Chain, encode: Any, start: int, identity: str) -> None:
 async def claim(store: BlobStore, config: HostConfig) -> str:
     """The identity of the chain, claimed as a host does."""
 
-    leases = lease_store(config, INFO, store, boottime)  # nobody holds any
+    leases = checkpoint_store(config, INFO, store, boottime)  # nobody holds any
     return await claim_chain(config, incarnation(INFO), leases, store, Times(lambda: CREATED, boottime))
 
 

@@ -25,7 +25,7 @@ def hub_of(*counts: int) -> FakeHub:
 
 async def ends(hub: FakeHub, sink: FakeBlobStore, *partitions: str) -> dict[str, int]:
     """The ends of a replay."""
-    config = ReplayConfig(nonce="first", partitions=list(partitions))
+    config = ReplayConfig(name="first", partitions=list(partitions))
     return dict((await bounded(hub, await hub.describe(), config, sink, "p")).ends)
 
 
@@ -41,7 +41,7 @@ async def test_the_end_is_decided_once() -> None:
 @virtual
 async def test_nothing_behind_the_end_is_seen() -> None:
     hub, sink = hub_of(5, 3), FakeBlobStore(virtual_clock)
-    config = ReplayConfig(nonce="first", partitions=["1"])
+    config = ReplayConfig(name="first", partitions=["1"])
     seen = await bounded(hub, await hub.describe(), config, sink, "p")
     hub.partitions["1"].add(b"later", b"and later")
     assert (await seen.describe()).partition_ids == ("1",)
@@ -57,7 +57,7 @@ async def test_nothing_behind_the_end_is_seen() -> None:
 @virtual
 async def test_it_is_complete_when_all_is_received_or_gone() -> None:
     hub, sink = hub_of(5, 3), FakeBlobStore(virtual_clock)
-    config = ReplayConfig(nonce="first")
+    config = ReplayConfig(name="first")
     seen = await bounded(hub, await hub.describe(), config, sink, "p")
     hub.partitions["1"].add(b"later")
     hub.partitions["1"].retain_from(3)
@@ -82,5 +82,5 @@ async def test_what_cannot_be() -> None:
         await ends(hub, sink, "8")
     for damaged in (b"{", b"[" * 10_000, b'{"ends":{"0":5.9}}', b'{"ends":{"0":"5"}}', b'{"ends":{"0":Infinity}}'):
         await sink.put("p/_replay.json", damaged)
-        with pytest.raises(Damaged, match="use another nonce"):
+        with pytest.raises(Damaged, match="use another name"):
             await ends(hub, sink)
