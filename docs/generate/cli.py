@@ -19,7 +19,7 @@ Generated from the programs by `python -m docs.generate.cli`. Every command has 
 where kubectl finds it. Examples: [Inspect and control consumers](../how-to/plugin.md).
 
 `eventconsumer` is the program of the processor image. A host pod has the configuration and the credentials:
-`kubectl exec orders-host-0 -- eventconsumer audit`. [Programs of the host image](tools.md) describes its output.
+`kubectl exec orders-host-0 -- eventconsumer audit`. [Audit](audit.md) describes the output of `audit`.
 
 ## Exit codes
 | code | meaning |

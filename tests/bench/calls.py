@@ -25,14 +25,17 @@ from tests.support.waiting import wait_until
 PARTITIONS, HOSTS, LEASE_SECONDS = 32, 8, 60
 SETTLE_SECONDS, COUNT_SECONDS = 240.0, 180.0  # until scans rest, and each host at rest has looked once again
 QUICK_SECONDS = 60.0
+TABLE_SECONDS = 10
 
 Servers = tuple[EmulatorProcess, AzuriteProcess]
 
 
 def rows(options: Options) -> list[Row]:
     """Count ours, then the SDK's."""
-    ours, peer = (hourly(name, fleet, options) for name, fleet in (("ours", our_fleet), ("the SDK", sdk_fleet)))
-    return [Row("storage_calls_idle_32_on_8", "calls per hour", ours, peer)]
+    fleets = (("ours", our_fleet), ("ours with a table", our_fleet_with_a_table), ("the SDK", sdk_fleet))
+    ours, table, peer = (hourly(name, fleet, options) for name, fleet in fleets)
+    unit = "calls per hour"
+    return [Row("storage_calls_idle_32_on_8", unit, ours, peer), Row("storage_calls_idle_32_on_8_table", unit, table)]
 
 
 def hourly(
@@ -69,6 +72,14 @@ def our_fleet(consumer: Consumer, servers: Servers, folder: Path) -> Iterator[No
     finally:
         operator.end()
         consumer.close()
+
+
+@contextmanager
+def our_fleet_with_a_table(consumer: Consumer, servers: Servers, folder: Path) -> Iterator[None]:
+    """The same, with `sink.table` and its default of 10 s."""
+    consumer.config["table"] = {"maxSeconds": TABLE_SECONDS}
+    with our_fleet(consumer, servers, folder):
+        yield
 
 
 def _started(consumer: Consumer, number: int) -> HostProcess:

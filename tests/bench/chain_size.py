@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -28,12 +29,14 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import Retention as Limits
 from eventconsumer_processor.audit.container import AzureContainer, Container, StoreContainer
 from eventconsumer_processor.audit.read import Subject, audit
-from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog, BatchState
-from eventconsumer_processor.batch.measure import Measure
-from eventconsumer_processor.batch.retention import Retention
-from eventconsumer_processor.batch.watermark import WatermarkFile
-from eventconsumer_processor.lease.model import Listing
+from eventconsumer_processor.confined.reader import Reader
+from eventconsumer_processor.leader.lag import Measure
+from eventconsumer_processor.leader.retention import Retention
+from eventconsumer_processor.leader.stage import Stage
+from eventconsumer_processor.leader.tail import Segment, Tail
+from eventconsumer_processor.leader.task import View
+from eventconsumer_processor.leader.watermark import WatermarkFile
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_processor.source.hub import HubInfo
@@ -147,11 +150,16 @@ class Walked(StoreContainer):
         return found
 
 
-def leader(store: Any, era: Era) -> Retention:
+def tail_of(store: Any) -> Tail:
+    """The files, as a new leader follows them."""
+    return Tail([Segment(ERA, lambda partition: Chain(store, "p", ERA, partition), lambda: WRITTEN)], lambda: WRITTEN)
+
+
+def leader(store: Any) -> Retention:
     """A leader, that removes nothing: all files are within the limit."""
     return Retention(
-        store, HostConfig.model_validate(CONFIG), Limits(bytes=10**18), CHAIN, era,
-        eras=[ERA], batches=BatchLog(store, "p", 10**9), metrics=Metrics(), now=lambda: WRITTEN,
+        store, HostConfig.model_validate(CONFIG), Limits(bytes=10**18), CHAIN, tail_of(store),
+        batches=BatchLog(store, "p", 10**9), metrics=Metrics(), now=lambda: WRITTEN,
     )  # fmt: skip
 
 
@@ -163,7 +171,6 @@ async def measure(
     With a client of the container, the same listing through the models of Azure's client is the last task.
     """
     partitions = [str(number) for number in range(PARTITIONS)]
-    era = Era(ERA, lambda partition: Chain(store, "p", ERA, partition))
     info = HubInfo("shop.example", "Orders", WRITTEN, tuple(partitions))
 
     async def task(name: str, work: Any) -> None:
@@ -175,13 +182,13 @@ async def measure(
         print(f"| {files:,} | {name} | {numbers} | {took:.1f} | {seconds:.1f} | {memory:.0f} |", flush=True)
 
     async def counted() -> None:
-        measured = Measure(
-            HostConfig.model_validate(CONFIG), FakeHub(PARTITIONS), info, batches=BatchLog(store, "p", 10**9),
-            eras=[era], now=lambda: WRITTEN, saved=WatermarkFile(store, "p", CHAIN, lambda: WRITTEN).saved,
+        stage = Stage(
+            HostConfig.model_validate(CONFIG), FakeHub(PARTITIONS), info, CHAIN, store, BatchLog(store, "p", 10**9),
+            tail_of(store), Metrics(), Reader(), lambda: WRITTEN, time.monotonic, Random(1),
         )  # fmt: skip
-        listing = Listing({}, {})
-        await measured.follow(partitions, listing)
-        assert measured.report(partitions, listing).files == files // PARTITIONS * PARTITIONS
+        measured = Measure(stage, saved=WatermarkFile(store, "p", CHAIN, lambda: WRITTEN).saved)
+        await measured.follow(View(partitions))
+        assert measured.report(View(partitions)).files == files // PARTITIONS * PARTITIONS
         measured.complete = WRITTEN
         await WatermarkFile(store, "p", CHAIN, lambda: WRITTEN).publish(measured.completeness())
 
@@ -190,9 +197,8 @@ async def measure(
         assert sum(each.files for each in report.partitions) == files // PARTITIONS * PARTITIONS
         assert report.exit_code == 0, report.findings
 
-    first, second = leader(store, era), leader(store, era)
+    first, second = leader(store), leader(store)
     await task("new leader: files, no totals", counted())
-    era.ledgers.clear()
     await task("next leader: files", counted())
     await task("new leader: retention, no cursor", first.step(partitions, {}, BatchState()))
     await task("next leader: retention", second.step(partitions, {}, BatchState()))

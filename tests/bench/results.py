@@ -49,6 +49,7 @@ GOALS = (
     Goal("memory_backlog_1mib_32", "ours", 512),
     Goal("memory_growth_10m", "ours", 1.1),
     Goal("storage_calls_idle_32_on_8", "ours", 4200),
+    Goal("storage_calls_idle_32_on_8_table", "ours", 4200),
     Goal("balance_1_to_2_settled_32", "ours", 5),
     Goal("balance_8_to_2_unread_32", "ours", 1),
     Goal("balance_dead_unread_32", "ours", 3),

@@ -25,9 +25,10 @@ from azure.storage.blob.aio import BlobServiceClient
 
 from eventconsumer_processor.confined.reader import Reader
 from eventconsumer_processor.host.allocator import return_freed_memory
-from eventconsumer_processor.sink.slots import Chain
+from eventconsumer_processor.leader.table import Committer
+from eventconsumer_processor.leader.tail import Segment, Tail
+from eventconsumer_processor.sink.slots import Chain, utc_now
 from eventconsumer_processor.table import checkpoint, checkpoint_file, delta
-from eventconsumer_processor.table.committer import Committer, Segment
 from eventconsumer_processor.table.log import TableLog
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from tests.bench.machine import peak_mib, resident_mib
@@ -102,8 +103,8 @@ async def _lead(connection: str, container: str) -> None:
         seconds, used, peak = time.monotonic() - began, time.process_time() - cpu, peak_mib(os.getpid()) - before
         print(f"{what}: {seconds:.1f} s, {used:.1f} s of CPU, {peak:.0f} MiB more at most")
 
-    segment = Segment(ERA, lambda partition: Chain(store, PREFIX, ERA, partition))
-    committer = Committer(store, PREFIX, CHAIN, [segment], now=lambda: datetime.now(UTC), confined=Reader())
+    tail = Tail([Segment(ERA, lambda partition: Chain(store, PREFIX, ERA, partition), utc_now)], utc_now)
+    committer = Committer(store, PREFIX, CHAIN, tail, now=utc_now, confined=Reader())
     await measured("the log is read", committer.advance(()))
     await measured("a commit of 32 files", committer.advance([str(number) for number in range(PARTITIONS)]))
     await measured("the next checkpoint", checkpoint.write(TableLog(store, PREFIX, Reader()), 1))

@@ -193,7 +193,7 @@ def test_tests_that_are_named_exist(command: Command) -> None:
 
 def test_what_is_no_command_is_refused() -> None:
     program = typer.main.get_command(host_image)
-    for words in (["audti"], ["audit", "--depp"], ["audit", "orders"], ["prune", "--before"]):
+    for words in (["audti"], ["audit", "--depp"], ["audit", "orders"], ["retention", "--onc"]):
         with pytest.raises(AssertionError):
             check(program, words)
     assert exists("fleetKey.create") and not exists("fleetKey.made")

@@ -79,7 +79,7 @@ def test_every_command_of_every_program_is_on_the_page() -> None:
     plugin, program = (
         {name for name, _ in clidoc.commands(typer.main.get_command(app))} for app in (clidoc.plugin, clidoc.program)
     )
-    assert {"host", "audit", "prune"} <= program
+    assert {"host", "audit", "retention"} <= program
     found = {f"`{name}`" for name in plugin & program}
     found |= {f"`kubectl eventconsumer {name}" for name in plugin - program}
     found |= {f"`eventconsumer {name}" for name in program - plugin}

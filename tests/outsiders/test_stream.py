@@ -11,12 +11,11 @@ from azure.storage.blob.aio import BlobServiceClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from eventconsumer_processor.audit.container import StoreContainer
-from eventconsumer_processor.audit.tablelog import TableLog
-from eventconsumer_processor.audit.tableprune import remove_files
 from eventconsumer_processor.confined.reader import Reader
-from eventconsumer_processor.sink.slots import Chain
-from eventconsumer_processor.table.committer import Committer, Segment
+from eventconsumer_processor.leader.table import Committer
+from eventconsumer_processor.leader.tail import Segment, Tail
+from eventconsumer_processor.sink.slots import Chain, utc_now
+from eventconsumer_processor.table.log import TableLog
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from tests.integration.spark import live
 from tests.support.azurite import AzuriteProcess
@@ -46,14 +45,12 @@ class Orders:
             if first:
                 await store.ensure_container()
                 await world.begin(p0=0)
-            segment = Segment(ERA, lambda partition: Chain(store, "p", ERA, partition))
             for _ in range(files):
                 start = EVENTS * self.files
                 await world.file("0", start, range(start, start + EVENTS))
                 self.files += 1
-                made = Committer(
-                    store, "p", "c", [segment], now=lambda: self.now, confined=Reader(), checkpoint_versions=2
-                )
+                tail = Tail([Segment(ERA, lambda partition: Chain(store, "p", ERA, partition), utc_now)], utc_now)
+                made = Committer(store, "p", "c", tail, now=lambda: self.now, confined=Reader(), checkpoint_versions=2)
                 await made.advance(["0"])
 
         self._run(go)
@@ -62,10 +59,10 @@ class Orders:
         """Remove the first files from the table, as retention does first; then empty them, as it does next."""
 
         async def go(store: AzureBlobStore) -> None:
-            keys = [((ERA, "0"), EVENTS * number) for number in range(files)]
-            await remove_files(TableLog(StoreContainer(store), "p/", Reader()), store, keys, self.now)
-            for (era, partition), start in keys if tombstones else []:
-                await store.put(f"p/inc={era}/partition={partition}/from={start:020d}.parquet", b"")
+            paths = [f"inc={ERA}/partition=0/from={EVENTS * number:020d}.parquet" for number in range(files)]
+            await TableLog(store, "p", Reader()).remove(paths, self.now, lambda: None)
+            for path in paths if tombstones else []:
+                await store.put(f"p/{path}", b"")
 
         self._run(go)
 

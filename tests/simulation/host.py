@@ -23,8 +23,6 @@ from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import HubSegment
 from eventconsumer_api.v1alpha1 import HandlerMode
-from eventconsumer_processor.batch.leader import Leader
-from eventconsumer_processor.batch.measure import eras_of
 from eventconsumer_processor.handler.api import (
     Batch,
     CloseReason,
@@ -45,6 +43,8 @@ from eventconsumer_processor.identity.records import (
     until_moved,
 )
 from eventconsumer_processor.identity.segments import current
+from eventconsumer_processor.leader.leader import Leader
+from eventconsumer_processor.leader.tail import segments_of
 from eventconsumer_processor.lease.layouts import checkpoint_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.dependencies import PumpDependencies
@@ -226,12 +226,12 @@ class SimHost:
         await claim_leases(config, hub, info, chain=chain, leases=held, sink=sink, times=times)
         return info, segments, chain
 
-    def _handlers(self, era: str) -> Callable[[str], PartitionHandler]:
+    def _handlers(self, folder: str) -> Callable[[str], PartitionHandler]:
         """The user's handler, by partition; see `Host._handlers`."""
         rng = Random(f"handler {self._rng.getrandbits(32)}")
         deps = HandlerDependencies(
             lambda: Editing(self.owner, self._stream.history, rng),
-            DeadLetters(self._sink, "drained", self._config.sink.prefix, era, "user:Editing"),
+            DeadLetters(self._sink, "drained", self._config.sink.prefix, folder, "user:Editing"),
             2,
             self._metrics,
             rng,
@@ -263,10 +263,10 @@ class SimHost:
         chain = chains_of(config, info, segments[-1], sink)
         store = checkpoint_store(config, info, self._leases, self.machine.time)
         manager = self.manager = PartitionManager(work, store, chain, self.news)
-        eras = partial(eras_of, config, info, segments, sink)
+        files = partial(segments_of, config, info, segments, sink, self._times.now)
         known: set[str] = set()
         leader = Leader(
-            work, blobs=sink, eras=eras, partitions=manager, checkpoint_versions=CHECKPOINT_VERSIONS,
+            work, blobs=sink, segments=files, partitions=manager, checkpoint_versions=CHECKPOINT_VERSIONS,
             endpoint=lambda _: RemoteReceiver(self.node, self._around.network, self._stream.receiver, known),
             retention_seconds=RETENTION_SECONDS,
         )  # fmt: skip
@@ -294,5 +294,5 @@ class SimHost:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
             await manager.drain(config.drain_seconds)
-            await asyncio.gather(leader.register_rest(), leader.notify_rest())
+            await leader.rest()
             self.manager = None

@@ -70,9 +70,9 @@ MUTANTS: Mapping[str, Mutant] = {
     "the table's position is not read from its log": Mutant(
         (
             Change(
-                "table/committer.py",
-                "        if covered is not None:\n            return covered + 1\n",
-                "",
+                "leader/table.py",
+                "await follower.start() if covered is None else covered + 1",
+                "await follower.start()",
             ),
         ),
         {"crash": 3, "start": 3},
@@ -101,7 +101,7 @@ MUTANTS: Mapping[str, Mutant] = {
         (Change("table/log.py", "if await self._is_passed(version):", "if False:"),), {"tidy table": 20, "optimize": 4}
     ),
     "files are registered before the ones ahead of them": Mutant(
-        (Change("table/committer.py", "tuple(waiting)[:left]", "tuple(waiting)[-1:]"),), {"cut": 2, "crash": 3}
+        (Change("leader/table.py", "tuple(waiting)[:left]", "tuple(waiting)[-1:]"),), {"cut": 2, "crash": 3}
     ),
     "a taken slot counts as committed": Mutant(
         (
@@ -297,7 +297,7 @@ MUTANTS: Mapping[str, Mutant] = {
         {"pause": 4, "resume": 4, "upset": 3, "commit batch": 3},
     ),
     "parallel batches have no limit": Mutant(
-        (Change("batch/batcher.py", "< when.limits.in_flight:", "< when.limits.in_flight + 1:"),), {"produce": 3}
+        (Change("leader/batches.py", "< when.limits.in_flight:", "< when.limits.in_flight + 1:"),), {"produce": 3}
     ),
     "a commit does not continue the totals": Mutant(
         (Change("batch/log.py", "own.after(before.record)", "own.after(None)"),), {"commit batch": 5}
@@ -312,34 +312,40 @@ MUTANTS: Mapping[str, Mutant] = {
         ),
     ),
     "clocks are as one": Mutant(
-        (Change("batch/watermark.py", "MARGIN = CLOCKS_DIFFER", "MARGIN = timedelta(0)"),), {"move broker": 8}
+        (Change("leader/watermark.py", "MARGIN = CLOCKS_DIFFER", "MARGIN = timedelta(0)"),), {"move broker": 8}
     ),
     "partitions that no host has opened are complete": Mutant(
-        (Change("batch/measure.py", "if len(known) == len(times):", "if known:"),), {"add partition": 10}
+        (Change("leader/lag.py", "if len(known) == len(times):", "if known:"),), {"add partition": 10}
     ),
     "a batch is as complete as the files": Mutant(
         (
             Change(
-                "batch/batcher.py",
-                "await asyncio.to_thread(measure.without, era, files)",
-                "measure.complete",
+                "leader/batches.py",
+                "await asyncio.to_thread(backlog.without, files)",
+                "backlog.complete",
             ),
         ),
         {"commit batch": 4},
     ),
     "files in no batch are committed": Mutant(
-        (Change("batch/measure.py", "later(commits, self.without(newest, {}))", "later(commits, self.complete)"),),
+        (
+            Change(
+                "leader/lag.py",
+                "later(commits, backlog.without({}) if backlog else self.complete)",
+                "later(commits, self.complete)",
+            ),
+        ),
         {"commit batch": 8, "produce": 2, "wait": 2},
     ),
     "a new leading host forgets the totals": Mutant(
-        (Change("batch/measure.py", "base = self._counted.totals\n", "base = Totals()\n"),),
+        (Change("leader/lag.py", "base = self._counted.totals\n", "base = Totals()\n"),),
         {"crash": 3, "start": 3},
         only=frozenset({"W3"}),
     ),
     "totals are written beside the ends of other files": Mutant(
         (
             Change(
-                "batch/watermark.py",
+                "leader/watermark.py",
                 "        record = known\n",
                 '        record = known.model_copy(update={"totals": complete.totals})\n',
             ),
@@ -348,14 +354,14 @@ MUTANTS: Mapping[str, Mutant] = {
         only=frozenset({"W3"}),
     ),
     "files in no committed batch are removed": Mutant(
-        (Change("batch/retention.py", "committed = not (self.keep_uncommitted or in_batch)", "committed = True"),),
+        (Change("leader/retention.py", "committed = not (self.keep_uncommitted or in_batch)", "committed = True"),),
         REMOVES,
         only=frozenset({"R1"}),
     ),
     "open batches count as committed where files are removed": Mutant(
         (
             Change(
-                "batch/retention.py",
+                "leader/retention.py",
                 "await self._batches.manifest(number) if state.open else state.last",
                 "state.last",
             ),
@@ -366,7 +372,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "files are removed before the cursor is written": Mutant(
         (
             Change(
-                "batch/retention.py",
+                "leader/retention.py",
                 "            await self._put(record)\n        await self._complete(record, needs)\n",
                 "            await self._complete(record, needs)\n",
             ),
@@ -377,7 +383,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "the cursor is overwritten": Mutant(
         (
             Change(
-                "batch/retention.py",
+                "leader/retention.py",
                 "data, if_match=self._etag, if_absent=self._etag is None)",
                 "data)",
             ),
@@ -388,8 +394,8 @@ MUTANTS: Mapping[str, Mutant] = {
     "files are removed that the table has": Mutant(
         (
             Change(
-                "batch/retention.py",
-                "await remove_files(self._table, self._blobs, keys, now)",
+                "leader/retention.py",
+                "await self._table.remove([name.removeprefix(self._table.root) for name in names], now, self._check)",
                 "pass",
             ),
         ),
@@ -397,7 +403,7 @@ MUTANTS: Mapping[str, Mutant] = {
         only=frozenset({"R3"}),
     ),
     "the watermark is overwritten": Mutant(
-        (Change("batch/watermark.py", ", if_match=self._etag, if_absent=self._etag is None)", ")"),),
+        (Change("leader/watermark.py", ", if_match=self._etag, if_absent=self._etag is None)", ")"),),
         ZOMBIES | {"hold a watermark": 8, "start": 3, "produce": 2},
     ),
     "the fleet is never balanced": Mutant(
@@ -414,7 +420,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "a notice that is not acknowledged counts": Mutant(
         (
             Change(
-                "notice/notifier.py",
+                "leader/notices.py",
                 'labels("refused" if refused else "failed").inc()\n            raise\n',
                 'labels("refused" if refused else "failed").inc()\n            return\n',
             ),

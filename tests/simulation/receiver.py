@@ -32,7 +32,7 @@ class Receiver:
 
 
 class RemoteReceiver:
-    """The receiver as one session of a host reaches it; see `batch.leader.Receiver`."""
+    """The receiver as one session of a host reaches it; see `leader.notices.Receiver`."""
 
     def __init__(self, node: Node, network: Network, receiver: Receiver, known: set[str]) -> None:
         self._node = node
@@ -41,7 +41,7 @@ class RemoteReceiver:
         self._known = known  # notices whose acknowledgement came
 
     async def post(self, message: Message) -> None:
-        """See `batch.leader.Receiver`."""
+        """See `leader.notices.Receiver`."""
         notice: str = json.loads(message.body)["id"]
         if self._node.alive:
             self._receiver.seen.sent(self._node.name, notice, self._known)
@@ -56,4 +56,4 @@ class RemoteReceiver:
         self._known.add(notice)
 
     async def close(self) -> None:
-        """See `batch.leader.Receiver`."""
+        """See `leader.notices.Receiver`."""

@@ -289,7 +289,7 @@ class Stream:
     # --- what others do to files ---
 
     def clean_up(self, count: int) -> None:
-        """Files that Spark has read become tombstones, but not the last one of a chain: `prune` keeps it."""
+        """Files that Spark has read become tombstones, but not the last one of a chain: retention keeps it."""
         old = sorted(file["path"] for batch in self.checker.batches[: self._done()] for file in batch["files"])
         for name in old[:count]:
             incarnation, partition, start = SLOT.fullmatch(name).groups()  # type: ignore[union-attr]

@@ -281,7 +281,7 @@ def test_the_record_of_a_segment_decides_the_start_and_leaves_no_event_out(
 
 
 def tombstone(version: Version) -> Version:
-    """What prune puts in place of a file."""
+    """What retention puts in place of a file."""
     facts = {"tombstone": "2026-01-01T00:00:00Z", "size": str(len(version.data or b""))}
     return Version(version.name, b"", {**version.metadata, **facts}, '"9"')
 
@@ -291,7 +291,7 @@ def test_the_checker_accepts_a_good_chain_and_tombstones() -> None:
     checker.sink_changed(genesis(), "host")
     for version in (GOOD, file(3, [4, 5, 6, 7, 8, 9], gap="retention:3-3", epoch="2")):
         checker.sink_changed(version, "host")
-    checker.sink_changed(tombstone(GOOD), "")  # by prune, not by a host
+    checker.sink_changed(tombstone(GOOD), "")  # by a command, not by a host
     checker.account()
     assert not checker.violations
     assert (checker.chains["aa", "0"].rows, checker.chains["aa", "0"].gaps) == (9, 1)

@@ -40,6 +40,7 @@ SCAN_SECONDS, SCAN_JITTER, SCAN_REST = 4.0, 0.85, 30.0
 MOVED_SECONDS, MOVED_READS = 300.0, 3.0
 FEW_HOSTS = 8  # hosts, except the leading one, make as many checks at idle as these, all together
 TABLE_COMMIT = 1.0  # writes, and as many reads, of a commit to the table
+TABLE_QUIET_SECONDS = 60.0  # after a file, in which the leading host still looks for the next one
 
 # Spark: CPU seconds of a batch and of a row.
 DRIVER_CPU, RESIDENT_CPU, ROW_CPU = 11.8, 1.6, 6e-6
@@ -142,7 +143,9 @@ def requests_per_second(load: Load) -> Requests:
     if load.table_seconds is not None:
         commits = min(load.files, 1 / load.table_seconds) * TABLE_COMMIT  # fewer where files end at the same time
         writes += commits
-        reads += commits + load.partitions / load.table_seconds  # a look for the next file of each partition
+        # A look for the next file of each partition that has events in no file, or had a file a short time ago.
+        busy = min(1.0, load.files / load.partitions * (load.roll_seconds + TABLE_QUIET_SECONDS))
+        reads += commits + busy * load.partitions / load.table_seconds
     return Requests(writes, reads)
 
 

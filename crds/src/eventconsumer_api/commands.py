@@ -336,6 +336,15 @@ COMMANDS = (
         _CHANGE | {1: "no files found"},
         question="Make these the files and leases of {consumer}?",
     ),
+    Command(
+        "retention",
+        Area.STEER,
+        "Remove old files by spec.sink.retention now, as the leading host does every ten minutes.\n\nIt may run beside "
+        "hosts.",
+        {0: "done or nothing to do", 1: "no files yet", 3: "failed"},
+        (flag("--once", "Remove the files that are due now, and end."),),
+        in_plugin=False,  # the leading host and the probe do it
+    ),
     Command("checkpoint show", Area.STEER, "Show all checkpoints and the end of the files. Read-only.", _READ),
     Command(
         "checkpoint set",

@@ -1,4 +1,4 @@
-"""The program `eventconsumer`: `host` (also without a command), `probe`, `audit`, `prune`, and the tools.
+"""The program `eventconsumer`: `host` (also without a command), `probe`, `audit`, and the tools.
 
 Exit codes of `audit` are its verdict: 0 clean, 1 explained gaps, 2 violation, 3 not readable; whatever keeps it from
 being carried out, a wrong option too, is 3, so that 2 always means a proven violation. No traceback is ever the answer
@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from eventconsumer_api.commands import AUDIT, CERTIFY, OUTPUT, Area, Command, Option, Output
+from eventconsumer_api.commands import AUDIT, CERTIFY, OUTPUT, Option, Output
 from eventconsumer_api.coredumps import forbid_core_dumps
 from eventconsumer_api.redaction import redact
 from eventconsumer_api.terminal import guarded
@@ -26,7 +26,7 @@ UNREADABLE = 3
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Drains an Event Hub into files, each event exactly once; checks and cleans up what was drained.",
+    help="Drains an Event Hub into files, each event exactly once; checks what was drained.",
 )
 commands.add_to(app)
 
@@ -58,18 +58,6 @@ def _host() -> NoReturn:
     raise typer.Exit(run())
 
 
-PRUNE = Command(
-    "prune",
-    Area.STEER,
-    "Replace old files by tombstones: the chain stays complete, the storage is freed.\n\nOnly files behind the "
-    "checkpoint, in a committed batch where Spark is on, and never the last one of a partition.",
-    {0: "done or nothing to do", 2: "refused (a violation, or a file that changed meanwhile)", 3: "failed"},
-    (Option("--before", "ISO time, or an age such as 7d, 12h or 30m.", required=True),),
-    "Replace these files of {consumer} by tombstones?",
-    in_plugin=False,
-)
-
-
 def _audit(config: Path, output: Output, *, deep: bool, hub: bool, as_json: bool, **storage: Any) -> NoReturn:
     from eventconsumer_api.errors import EventConsumerError
     from eventconsumer_processor.audit import show
@@ -84,7 +72,7 @@ def _audit(config: Path, output: Output, *, deep: bool, hub: bool, as_json: bool
         with show.progress() as progress:
             try:
                 async with opened(config, how, hub=hub) as found:
-                    return await run(found.subject, deep=deep, progress=progress)
+                    return await run(found, deep=deep, progress=progress)
             except EventConsumerError as error:
                 return unreadable(str(error), how.container or "", how.prefix or "", deep=deep)
 
@@ -92,14 +80,6 @@ def _audit(config: Path, output: Output, *, deep: bool, hub: bool, as_json: bool
     report = asyncio.run(go())
     show_document(report, Output.JSON if as_json else output, show.show)
     raise typer.Exit(report.exit_code)
-
-
-def _prune(config: Path, before: str, *, yes: bool, **storage: Any) -> NoReturn:
-    from eventconsumer_processor.audit.access import Options
-    from eventconsumer_processor.audit.pruning import run
-
-    quiet()
-    raise typer.Exit(run(config, Options(**storage), before, yes=yes))
 
 
 def _certify(
@@ -145,7 +125,6 @@ commands.add(
         Option("--json", "The same as -o json.", bool, False, variable="as_json"),
     ),
 )
-commands.add(app, PRUNE, _prune, (options.CONFIG, *options.STORAGE))
 commands.add(
     app,
     CERTIFY,

@@ -18,7 +18,7 @@ from tests.fuzz.targets.allow import allow
 T = TypeVar("T")
 
 SEPARATOR = b"\xfe\xff"
-_PLACE = delta.Place("a" * 16, "0")
+_PLACE = delta.TablePartition("a" * 16, "0")
 _PATH = f"inc={_PLACE.incarnation}/partition=0/from={{:020d}}.parquet"
 
 

@@ -201,7 +201,7 @@ class Consumer:
 
         async def go() -> AuditReport:
             async with opened(self.hosts[-1].log_file.with_suffix(".json"), Options(), hub=hub) as found:
-                return await audit(found.subject, deep=deep)
+                return await audit(found, deep=deep)
 
         return asyncio.run(go())
 

@@ -1,13 +1,16 @@
-"""Retention of files by real hosts on Azurite: leading hosts that are killed while they remove files."""
+"""Retention of files on Azurite: leading hosts that are killed while they remove files, the probe, and the command."""
 
 import json
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer
-from tests.support.audited import assert_clean
+from tests.integration.processor.test_probe import ProbeProcess
+from tests.support.audited import assert_clean, run_program
 from tests.support.azurite import AzuriteProcess
 from tests.support.waiting import wait_until
 
@@ -73,3 +76,33 @@ def test_leading_hosts_that_are_killed_while_they_remove_files_leave_a_clean_cha
     assert last.terminate() == 0
     report = assert_clean(azurite, orders.drained, "shop/orders")
     assert report["counts"]["Tombstones"] == made - 2
+
+
+def test_the_command_and_the_probe_remove_what_is_due_without_a_host(
+    consumer: MakeConsumer, azurite: AzuriteProcess, tmp_path: Path
+) -> None:
+    roll = {"maxBytes": 1_000_000, "maxSeconds": 1, "maxEvents": 10}
+    orders = consumer(1, roll=roll, table={"maxSeconds": 1}, processing=SMALL)
+    host = orders.host()
+    orders.publish(100)
+    wait_until(lambda: {each.next_sequence_number for each in host.report().partitions} == {100}, "all is in files")
+    assert host.terminate() == 0
+    made, config = sum(map(len, files(orders).values())), tmp_path / "orders.json"
+
+    def run(*arguments: str, bytes_: int | None = None) -> "subprocess.CompletedProcess[str]":
+        retention = {"bytes": bytes_} if bytes_ else None
+        config.write_text(json.dumps(orders.config | {"retention": retention}))
+        return run_program("retention", *arguments, EVENTCONSUMER_CONFIG=str(config))
+
+    assert "spec.sink.retention is not set" in run("--once").stderr
+    assert run(bytes_=1).returncode == 3, "without --once"
+    done = run("--once", bytes_=10**9)
+    assert (done.returncode, done.stdout.partition(",")[0]) == (0, "Removed in total: 0 files"), done
+    orders.config["retention"] = {"bytes": 1}
+    probe = ProbeProcess(tmp_path, orders)
+    wait_until(lambda: removed(orders) == made - 1, f"the probe removes files: {probe.log[-2000:]}")
+    assert probe.terminate() == 0
+    done = run("--once", bytes_=1)
+    assert (done.returncode, done.stdout.partition(",")[0]) == (0, f"Removed in total: {made - 1} files"), done
+    report = assert_clean(azurite, orders.drained, "shop/orders")
+    assert report["counts"]["Tombstones"] == made - 1

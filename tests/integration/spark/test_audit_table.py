@@ -1,24 +1,27 @@
-"""The audit and prune on a Delta table over drained files that Spark reads, optimizes, deletes from and checkpoints."""
+"""The audit, and retention, on a Delta table that Spark reads, optimizes, deletes from and checkpoints."""
 
 import asyncio
-from datetime import UTC, datetime
 
 import pytest
 from azure.storage.blob.aio import BlobServiceClient
 from pyspark.sql import SparkSession
 
+from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.v1alpha1 import Retention as Limits
 from eventconsumer_processor.audit.container import StoreContainer
 from eventconsumer_processor.audit.model import TableAudit
-from eventconsumer_processor.audit.owners import LeaseSubject
-from eventconsumer_processor.audit.prune import carry_out, plan
-from eventconsumer_processor.audit.read import Subject
+from eventconsumer_processor.batch.log import BatchLog, BatchState
+from eventconsumer_processor.leader.retention import Retention
+from eventconsumer_processor.leader.tail import Segment, Tail
+from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_processor.metrics import Metrics
+from eventconsumer_processor.sink.slots import Chain, utc_now
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from tests.integration.spark import live
 from tests.support.azurite import AzuriteProcess
-from tests.unit.processor.auditing import World
+from tests.unit.processor.auditing import CHAIN, ERA, World
 from tests.unit.processor.deltatables import Table
-
-NOW = datetime(2100, 1, 1, tzinfo=UTC)
+from tests.unit.processor.stage import CONFIG
 
 
 async def audited(made: Table, *, behind: int = 0) -> TableAudit:
@@ -31,7 +34,7 @@ async def audited(made: Table, *, behind: int = 0) -> TableAudit:
 
 
 @pytest.mark.parametrize("policy", ["classic", pytest.param("v2", marks=pytest.mark.long)])
-def test_a_table_that_spark_changes_is_clean_and_can_be_pruned(
+def test_a_table_that_spark_changes_is_clean_and_files_are_removed_from_it(
     spark: SparkSession, azurite: AzuriteProcess, policy: str
 ) -> None:
     name = azurite.container()
@@ -75,15 +78,19 @@ def test_a_table_that_spark_changes_is_clean_and_can_be_pruned(
         blobs = [info.name async for info in StoreContainer(store).walk("p/_delta_log/")]
         assert any((".checkpoint.parquet" in blob) if policy == "classic" else ("_sidecars/" in blob) for blob in blobs)
 
-        leases = LeaseSubject(StoreContainer(made.world.leases, "leases"), "", "$Default")
-        planned = await plan(Subject(StoreContainer(store), "p", leases), NOW, batches=False)
-        assert (len(planned.files), planned.in_table, planned.refusal) == (5, 2, "")
-        assert (await carry_out(planned, store, NOW)).files == 5
+        tail = Tail([Segment(ERA, lambda partition: Chain(store, "p", ERA, partition), utc_now)], utc_now)
+        config = HostConfig.model_validate(CONFIG | {"table": {}})
+        retention = Retention(
+            store, config, Limits(bytes=1), CHAIN, tail, batches=BatchLog(store, "p"), metrics=Metrics(), now=utc_now
+        )
+        leases = {"0": Lease("0", checkpoint=Checkpoint("59", 59))}
+        await retention.step(["0"], leases, BatchState())
+        assert retention.report is not None and retention.report.files == 5
         assert rows() == [number for number in left if number < 20]
         found = await audited(made, behind=1)
         assert (found.files, found.rows, found.removed) == (1, 19, 5)
         newest = spark.sql(f"DESCRIBE HISTORY {table} LIMIT 1").first()
-        assert newest is not None and (newest["operation"], newest["engineInfo"]) == ("DELETE", "eventconsumer-prune")
+        assert newest is not None and (newest["operation"], newest["engineInfo"]) == ("DELETE", "EventConsumer")
 
         await made.register(50, position=59)
         assert rows() == [*(number for number in left if number < 20), *range(50, 60)]

@@ -12,8 +12,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from eventconsumer_processor.confined.reader import Reader
+from eventconsumer_processor.leader.table import Committer
+from eventconsumer_processor.leader.tail import Segment, Tail
 from eventconsumer_processor.sink.slots import Chain
-from eventconsumer_processor.table.committer import Committer, Segment
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from tests.integration.spark import live
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
@@ -45,9 +46,9 @@ def test_spark_optimizes_and_vacuums_while_hosts_register(spark: SparkSession, a
         await world.begin(p0=0)
 
         def committer() -> Committer:
-            segment = Segment(ERA, lambda partition: Chain(store, "p", ERA, partition))
             now = lambda: datetime.now(UTC)  # noqa: E731
-            return Committer(store, "p", "chain", [segment], now=now, confined=Reader(), checkpoint_versions=5)
+            tail = Tail([Segment(ERA, lambda partition: Chain(store, "p", ERA, partition), now)], now)
+            return Committer(store, "p", "chain", tail, now=now, confined=Reader(), checkpoint_versions=5)
 
         async def register() -> None:
             for number in range(FILES):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.capacity import (
     HOST_CORES,
+    TABLE_QUIET_SECONDS,
     Load,
     Prices,
     host_cpu_seconds,
@@ -17,8 +18,9 @@ from eventconsumer_api.capacity import (
     requests_per_second,
 )
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-from eventconsumer_processor.batch.leader import MEASURE_SECONDS
 from eventconsumer_processor.host.storagecalls import idle_per_hour
+from eventconsumer_processor.leader.table import QUIET_SECONDS
+from eventconsumer_processor.leader.task import MEASURE_SECONDS
 from eventconsumer_processor.partition.manager import rarity
 from tests.unit.operator.worlds import SPARK, SPEC
 
@@ -65,10 +67,16 @@ def test_each_file_costs_two_writes_and_two_reads() -> None:
     assert every_second.reads - idle.reads == pytest.approx(2 * 32 / MEASURE_SECONDS)
 
 
-def test_a_table_costs_a_read_for_each_look() -> None:
-    with_table = requests_per_second(replace(IDLE, table_seconds=10))
-    assert with_table.reads - requests_per_second(IDLE).reads == pytest.approx(3.2)
-    assert with_table.writes == requests_per_second(IDLE).writes
+def test_a_table_costs_a_read_for_each_look_and_none_at_idle() -> None:
+    assert TABLE_QUIET_SECONDS == QUIET_SECONDS
+    assert requests_per_second(replace(IDLE, table_seconds=10)) == requests_per_second(IDLE)
+    busy = replace(IDLE, rate=3200)
+    with_table, without = requests_per_second(replace(busy, table_seconds=10)), requests_per_second(busy)
+    commits = with_table.writes - without.writes
+    assert with_table.reads - without.reads == pytest.approx(3.2 + commits)
+    rare = replace(IDLE, rate=32 / 600)  # an event of each partition in ten minutes
+    looks = requests_per_second(replace(rare, table_seconds=10)).reads - requests_per_second(rare).reads
+    assert looks == pytest.approx(32 / 660 + 3.2 * 120 / 660)
 
 
 @given(LOADS, st.floats(1, 10))

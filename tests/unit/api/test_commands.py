@@ -16,7 +16,7 @@ from eventconsumer_processor import cli as program
 from eventconsumer_processor.tools.commands import CODE, code_of, options_of
 
 COMMON = {*inspect.signature(shared).parameters, "name", "new_pod", "help"}
-OF_THE_PROGRAM_ALONE = {"host", "probe", "check", "prune"}
+OF_THE_PROGRAM_ALONE = {"host", "probe", "check", "retention"}
 DECLARED = {command.path: command for command in COMMANDS}
 IN_BOTH = [command for command in COMMANDS if command.in_plugin]
 

@@ -14,8 +14,9 @@ from eventconsumer_api.fleet import FleetMessage, deaf_hosts
 from eventconsumer_api.host_config import HostConfig, NoticesConfig
 from eventconsumer_api.host_report import Problem
 from eventconsumer_api.identity import pod_of
-from eventconsumer_processor.batch.lag import Era
-from eventconsumer_processor.batch.leader import Leader, Receiver
+from eventconsumer_processor.leader.leader import Leader
+from eventconsumer_processor.leader.notices import Receiver
+from eventconsumer_processor.leader.tail import Segment
 from eventconsumer_processor.lease.layouts import checkpoint_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.notice.endpoint import Endpoint
@@ -134,7 +135,10 @@ class Fleet:
         return Leader(
             work,
             blobs=self._far(self.sink, self.storage_seconds),
-            eras=lambda: [Era(name, partial(self.chain, era=name)) for name in (*self.earlier, incarnation(INFO))],
+            segments=lambda: [
+                Segment(name, partial(self.chain, segment=name), work.now)
+                for name in (*self.earlier, incarnation(INFO))
+            ],
             partitions=manager,
             endpoint=self.endpoint or Endpoint,
         )
@@ -169,9 +173,9 @@ class Fleet:
 
         self.telling = [asyncio.create_task(tell())]
 
-    def chain(self, partition: str, era: str = incarnation(INFO)) -> Chain:
+    def chain(self, partition: str, segment: str = incarnation(INFO)) -> Chain:
         """The files of a partition in a segment, by default in the newest."""
-        return Chain(self._far(self.sink, self.storage_seconds), "p", era, partition)
+        return Chain(self._far(self.sink, self.storage_seconds), "p", segment, partition)
 
     def counts(self) -> list[int]:
         """How many partitions each host owns."""

@@ -3,18 +3,23 @@
 import asyncio
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from random import Random
 from typing import Any
 
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport
-from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.batch.measure import Measure
-from eventconsumer_processor.batch.watermark import WatermarkFile
 from eventconsumer_processor.errors import HubUnreachable
-from eventconsumer_processor.lease.model import Checkpoint, Lease, Listing
+from eventconsumer_processor.leader.lag import Measure
+from eventconsumer_processor.leader.stage import Stage
+from eventconsumer_processor.leader.tail import Segment, Tail
+from eventconsumer_processor.leader.task import View
+from eventconsumer_processor.leader.watermark import WatermarkFile
+from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.sink.slots import Chain, Draft, EnqueuedRange
 from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
+from tests.support.confined import Here
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub
 from tests.unit.processor.stage import CONFIG, virtual_clock
@@ -65,15 +70,19 @@ class World:
 
     async def measure(self) -> Measure:
         """A new one."""
-        return Measure(
-            self.config,
-            self.hub,
-            await self.hub.describe(),
-            batches=BatchLog(self.sink, "p"),
-            eras=[Era("era", self.chain)],
-            now=now,
-            saved=WatermarkFile(self.sink, "p", "c", now).saved,
+        return Measure(await self.stage(), saved=WatermarkFile(self.sink, "p", "c", now).saved)
+
+    async def stage(self) -> Stage:
+        """What tasks of a new leading host work with."""
+        tail = Tail([Segment("era", self.chain, now)], now)
+        batches, info = BatchLog(self.sink, "p"), await self.hub.describe()
+        return Stage(
+            self.config, self.hub, info, "c", self.sink, batches, tail, Metrics(), Here(), now, virtual_clock, Random(1)
         )
+
+    def view(self) -> View:
+        """What hosts know now."""
+        return View(list(self.hub.partitions), dict(self.leases))
 
     @classmethod
     async def drained(cls, partitions: int, events: int) -> "World":
@@ -124,9 +133,10 @@ class World:
 
     async def report(self, measure: Measure) -> FleetReport:
         """One round."""
-        partitions, listing = list(self.hub.partitions), Listing(dict(self.leases), {})
-        await measure.follow(partitions, listing)
+        view = self.view()
+        await measure.follow(view)
+        await measure.poll()
         await measure.ask_partitions()
-        await measure.ask_heads(partitions)
-        measure.advance(partitions)
-        return measure.report(partitions, listing)
+        await measure.ask_heads(view.partitions)
+        measure.advance(view.partitions)
+        return measure.report(view)

@@ -116,7 +116,7 @@ class Notices(Model):
 
 
 class Retention(Model):
-    """How long drained files are kept: the leading host replaces older ones by tombstones, as prune does."""
+    """How long drained files are kept: the leading host replaces older ones by tombstones."""
 
     model_config = rules(
         (
@@ -213,6 +213,5 @@ class Sink(Model):
     )
     retention: Retention | None = Field(
         default=None,
-        description="Limits after which the content of drained files is removed. Absent: files are kept until "
-        "eventconsumer prune removes them.",
+        description="Limits after which the content of drained files is removed. Absent: all files are kept.",
     )

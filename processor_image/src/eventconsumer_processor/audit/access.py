@@ -23,8 +23,7 @@ from eventconsumer_processor.configuration import credential_in, read_config
 from eventconsumer_processor.credentials import HubAccess, hub_access
 from eventconsumer_processor.errors import CommandError
 from eventconsumer_processor.source.hub import Hub
-from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service, client_options
-from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_storage.async_blobs import blob_service, client_options
 from eventconsumer_storage.proxy import use_proxy
 
 
@@ -51,17 +50,8 @@ class Options:
         return self.connection_string_file is not None or self.account_url is not None
 
 
-@dataclass(frozen=True)
-class Opened:
-    """An open consumer."""
-
-    subject: Subject
-    store: BlobStore  # of the files, with write access
-    batches: bool  # whether Spark is enabled, as far as is known
-
-
 @asynccontextmanager
-async def opened(config_file: Path, options: Options, *, hub: bool) -> AsyncIterator[Opened]:
+async def opened(config_file: Path, options: Options, *, hub: bool) -> AsyncIterator[Subject]:
     """Open the consumer; everything is closed at the end.
 
     Args:
@@ -76,14 +66,14 @@ async def opened(config_file: Path, options: Options, *, hub: bool) -> AsyncIter
         yield await (_by_options(stack, options, hub) if options.given else _by_config(stack, config_file, hub))
 
 
-async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
+async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Subject:
     config = read_config(path, ", or name the storage with --connection-string-file or --account-url")
     insecure, suffixes = config.allow_insecure_endpoints, config.storage_suffixes
     use_proxy(config.proxy)
     service = await _enter(stack, blob_service(config.sink, "spec.sink", insecure, suffixes))
     lease_location = config.leases.location
     lease_service = await _enter(stack, blob_service(lease_location, "spec.checkpointStore", insecure, suffixes))
-    subject = Subject(
+    return Subject(
         AzureContainer(service, config.sink.container),
         config.sink.prefix,
         LeaseSubject(
@@ -99,10 +89,9 @@ async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
         outputs=_outputs(service),
         writes_files=config.processing.handler is None or config.processing.handler_mode is not HandlerMode.REPLACE,
     )
-    return Opened(subject, _store(service, config.sink.container), config.batches is not None)
 
 
-async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Opened:
+async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Subject:
     if not options.container or options.prefix is None:
         raise CommandError("--container and --prefix are required too: specify the location of the files")
     service = await _enter(stack, _service(options))
@@ -126,8 +115,7 @@ async def _by_options(stack: AsyncExitStack, options: Options, hub: bool) -> Ope
         # The user who runs this command chose the endpoints.
         source = await _hub(stack, hub_access(named, True, ()))
     prefix = options.prefix.rstrip("/")
-    subject = Subject(files, prefix, leases, source, outputs=_outputs(service), writes_files=options.writes_files)
-    return Opened(subject, _store(service, options.container), batches=False)
+    return Subject(files, prefix, leases, source, outputs=_outputs(service), writes_files=options.writes_files)
 
 
 def _service(options: Options) -> BlobServiceClient:
@@ -168,10 +156,6 @@ async def _hub(stack: AsyncExitStack, access: HubAccess) -> Hub:
 
 def _outputs(service: BlobServiceClient) -> Outputs:
     return Outputs(account_name(service.primary_endpoint), lambda container: AzureContainer(service, container))
-
-
-def _store(service: BlobServiceClient, container: str) -> BlobStore:
-    return AzureBlobStore(service, container, lambda _, __: None)
 
 
 async def _enter(stack: AsyncExitStack, service: BlobServiceClient) -> BlobServiceClient:

@@ -134,7 +134,7 @@ _CHECKPOINT = "delete the checkpoint's blob: hosts find their place by the files
 MEANINGS: dict[Code, Meaning] = {
     Code.GENESIS_MISSING: _violation("S2", _RESTORE),
     Code.GENESIS_DAMAGED: _violation("S2", _RESTORE),
-    Code.SLOT_MISSING: _violation("S2", f"a file was deleted: {_RESTORE}; delete old files with `eventconsumer prune`"),
+    Code.SLOT_MISSING: _violation("S2", f"a file was deleted: {_RESTORE}; remove old files with spec.sink.retention"),
     Code.SLOT_BELOW_START: _violation("S2", _FOREIGN),
     Code.SLOT_TWICE: _violation(
         "S4", "keep the file that the batch manifests name, and find the writer of the other file"
@@ -231,7 +231,8 @@ MEANINGS: dict[Code, Meaning] = {
         "read only data files that a commit record names; other data files can be deleted while no host runs"
     ),
     Code.QUARANTINED: _explained(
-        "Spark could not process them: correct the program or the publisher, and process them by hand; prune keeps them"
+        "Spark could not process them: correct the program or the publisher, and process them by hand; retention keeps "
+        "them"
     ),
     Code.PREFIX_NESTED: _explained("set a spec.sink.prefix that is not inside the other one"),
     Code.OUTPUT_MIXED: _explained(

@@ -19,7 +19,7 @@ from eventconsumer_processor.audit.names import DataFile, SlotFacts, SlotName
 from eventconsumer_processor.confined.reader import Confined
 from eventconsumer_storage.blobs import BlobInfo
 
-SlotSeen = Callable[[SlotName, BlobInfo, SlotFacts, int | None], None]
+SlotSeen = Callable[[SlotName, SlotFacts, int | None], None]
 """Called for each committed slot, with the number of its batch if it is in one."""
 
 
@@ -84,11 +84,6 @@ class FileWalk:
         self._stray_count = 0
         for place, start in genesis.starts.items():
             self._open(place, start)
-
-    @property
-    def left(self) -> list[Waiting]:
-        """Tombstones of the Capture layout whose data file still exists."""
-        return self._pairs.left
 
     async def run(self, progress: Progress, *, deep: bool) -> None:
         """List and check all blobs.
@@ -164,7 +159,7 @@ class FileWalk:
             if other := self._pairs.record(waiting):
                 self._changed(waiting, other)
         if self._seen:
-            self._seen(name, info, slot, batch)
+            self._seen(name, slot, batch)
         if reader and not slot.tombstone and slot.size:
 
             def report(code: Code, message: str) -> None:
@@ -226,8 +221,9 @@ class FileWalk:
                 self._changed(waiting, found)
         if self._pairs.files:
             await self._claim_by_new_records()
-        for waiting in self.left:
-            text = f"data file {waiting.file.path} still exists: prune was interrupted, run it again"
+        for waiting in self._pairs.left:
+            what = "still exists: a host ended while it removed old files, and the next leading host completes it"
+            text = f"data file {waiting.file.path} {what}"
             self._findings.add(Code.ORPHAN_DATA_FILE, text, waiting.place, blob=waiting.file.path)
         for file in self._pairs.files.values():
             found_name = names.parse(file.path[len(self._root) :])
@@ -263,7 +259,7 @@ class FileWalk:
             if self._checkpoints:
                 chain.finish(shared=self._shared)
             if chain.tombstones:
-                text = f"{chain.tombstones} files were pruned"
+                text = f"{chain.tombstones} files were removed by retention"
                 self._findings.add(Code.TOMBSTONES, text, place, count=chain.tombstones)
         self._batches.finish()
         if self._stray_count:

@@ -16,11 +16,10 @@ from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_processor.audit import heads, names, segments, watermark
 from eventconsumer_processor.audit.batches import BatchAudit
-from eventconsumer_processor.audit.capture import Waiting
 from eventconsumer_processor.audit.chain import ChainAudit
 from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.container import Container
-from eventconsumer_processor.audit.files import FileWalk, Progress, SlotSeen
+from eventconsumer_processor.audit.files import FileWalk, Progress
 from eventconsumer_processor.audit.genesis import Genesis
 from eventconsumer_processor.audit.identity import IdentityAudit, Outputs
 from eventconsumer_processor.audit.inorder import in_order
@@ -29,12 +28,11 @@ from eventconsumer_processor.audit.model import AuditReport, Findings, Place
 from eventconsumer_processor.audit.names import SlotFacts, SlotName
 from eventconsumer_processor.audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_processor.audit.table import TableCheck
-from eventconsumer_processor.audit.tablelog import TableLog
+from eventconsumer_processor.audit.tablelog import TableLogReader
 from eventconsumer_processor.audit.verdict import summary
 from eventconsumer_processor.audit.watermark import WatermarkAudit
 from eventconsumer_processor.confined.reader import Confined
 from eventconsumer_processor.source.hub import Hub
-from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import NotFound
 
 
@@ -52,18 +50,15 @@ class Subject:
     confined: Confined | None = None  # reads what others may have written; None: child processes
 
 
-async def audit(
-    subject: Subject, *, deep: bool = False, progress: Progress | None = None, seen: SlotSeen | None = None
-) -> AuditReport:
+async def audit(subject: Subject, *, deep: bool = False, progress: Progress | None = None) -> AuditReport:
     """Audit one consumer. All problems, also failed reads, are in the report; none is raised.
 
     Args:
         subject: The consumer.
         deep: Read every file, not only the listing.
         progress: Receives the progress.
-        seen: Called for each committed slot.
     """
-    return await Audit(subject).run(progress or Progress(), seen, deep=deep)
+    return await Audit(subject).run(progress or Progress(), deep=deep)
 
 
 class Audit:
@@ -76,19 +71,18 @@ class Audit:
         self.batches = BatchAudit(self.findings, self.identity, self.watermark)
         self.leases: dict[str, LeaseFacts] = {}
         self.chains: dict[Place, ChainAudit] = {}
-        self.left: list[Waiting] = []
         self._subject = subject
         self._root = f"{subject.prefix}/"
         self.genesis = Genesis(subject.files, self._root, self.findings)
-        self.log = TableLog(subject.files, self._root, subject.confined)
-        self.table = TableCheck(self.log, self.identity, self.findings)
+        log = TableLogReader(subject.files, self._root, subject.confined)
+        self.table = TableCheck(log, self.identity, self.findings)
         self._heads: dict[str, int] = {}
 
-    async def run(self, progress: Progress, seen: SlotSeen | None = None, *, deep: bool = False) -> AuditReport:
+    async def run(self, progress: Progress, *, deep: bool = False) -> AuditReport:
         """Read, check, report."""
         started, clock = datetime.now(UTC), time.monotonic()
         try:
-            await self._read(progress, seen, deep=deep)
+            await self._read(progress, deep=deep)
         except EventConsumerError as error:
             self.findings.add(Code.UNREADABLE, str(error))
         report = AuditReport(
@@ -119,7 +113,7 @@ class Audit:
         )
         return report.model_copy(update={"summary": summary(report, self._subject.resource)})
 
-    async def _read(self, progress: Progress, seen: SlotSeen | None, *, deep: bool) -> None:
+    async def _read(self, progress: Progress, *, deep: bool) -> None:
         subject = self._subject
         await self.identity.read()
         await self.genesis.read()
@@ -130,11 +124,9 @@ class Audit:
         await self._read_batches()
         await self.table.read()
 
-        def checked(name: SlotName, info: BlobInfo, slot: SlotFacts, batch: int | None) -> None:
+        def checked(name: SlotName, slot: SlotFacts, batch: int | None) -> None:
             self.table.slot((name.incarnation, name.partition), slot)
             self.watermark.slot((name.incarnation, name.partition), slot, batch)
-            if seen:
-                seen(name, info, slot, batch)
 
         walk = FileWalk(
             subject.files,
@@ -150,7 +142,7 @@ class Audit:
             confined=subject.confined,
             seen=checked,
         )
-        self.chains, self.left = walk.chains, walk.left
+        self.chains = walk.chains
         await walk.run(progress, deep=deep)
         await self.table.finish(self.chains, self._root)
         self.watermark.finish(self.chains, max(self.batches.commits.committed, default=0))

@@ -1,8 +1,8 @@
 """Checks the Delta table over the drained files against the chain (S10).
 
 The table is read before the files are listed. Files are never removed, so the listing contains each file that the table
-has. Prune removes a file from the table before it replaces the file by a tombstone: a tombstone that the table seems to
-have was replaced after the table was read, so the table is read again.
+has. Retention removes a file from the table before it replaces the file by a tombstone: a tombstone that the table
+seems to have was replaced after the table was read, so the table is read again.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from eventconsumer_processor.audit.codes import Code
 from eventconsumer_processor.audit.identity import IdentityAudit
 from eventconsumer_processor.audit.model import Findings, Place, TableAudit
 from eventconsumer_processor.audit.names import SlotFacts
-from eventconsumer_processor.audit.tablelog import FOLDER, LogDamaged, LogGap, TableLog
+from eventconsumer_processor.audit.tablelog import FOLDER, LogDamaged, LogGap, TableLogReader
 from eventconsumer_processor.audit.tablestate import UNKNOWN, Stats, TableFile, TableState, path_of
 
 
@@ -30,7 +30,7 @@ class TableCheck:
         state: As read before the files; None: no table, or the log cannot be read.
     """
 
-    def __init__(self, log: TableLog, identity: IdentityAudit, findings: Findings) -> None:
+    def __init__(self, log: TableLogReader, identity: IdentityAudit, findings: Findings) -> None:
         self.exists = False
         self.state: TableState | None = None
         self._log = log
@@ -113,7 +113,7 @@ class TableCheck:
                 self._find(Code.TABLE_BEHIND, f"{count} files are not in the Delta table yet", place, count=count)
         for place, count in self._removed.items():
             if count:
-                text = f"{count} files were removed from the Delta table, by OPTIMIZE, DELETE or an interrupted prune"
+                text = f"{count} files were removed from the Delta table, by OPTIMIZE, DELETE or interrupted retention"
                 self._find(Code.TABLE_FILES_REMOVED, text, place, count=count)
 
     def report(self) -> TableAudit | None:
@@ -149,7 +149,7 @@ class TableCheck:
             self._find(Code.TABLE_POSITION_WRONG, text, place)
 
     async def _check_pruned(self) -> None:
-        """Read the table again if it had tombstones: prune may have removed them from the table in the meantime."""
+        """Read the table again if it had tombstones: retention may have removed them from the table in the meantime."""
         if not self._pruned:
             return
         state = await self._read()

@@ -82,7 +82,7 @@ class _Listing:
         return _Checkpoint(max(whole), whole[max(whole)]) if whole else None
 
 
-class TableLog:
+class TableLogReader:
     """The log of one table.
 
     Args:

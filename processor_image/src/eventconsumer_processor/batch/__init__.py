@@ -1,1 +1,1 @@
-"""The lag of a consumer, and the Spark batches that the leading host freezes."""
+"""The Spark batches that the leading host freezes: when, which files, and their blobs."""

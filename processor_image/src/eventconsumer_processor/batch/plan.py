@@ -19,7 +19,6 @@ from eventconsumer_api.batch import BatchFile, BatchManifest, Range, Totals
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.spark import BatchLimits, Trigger
 from eventconsumer_api.v1alpha1 import FileFormat
-from eventconsumer_processor.batch.watermark import later
 from eventconsumer_processor.sink import gaps
 from eventconsumer_processor.sink.gaps import GapReason
 from eventconsumer_processor.sink.slots import Slot
@@ -34,6 +33,11 @@ class Waiting:
     files: int = 0
     bytes: int = 0
     oldest: datetime | None = None
+
+
+def later(one: datetime | None, other: datetime | None) -> datetime | None:
+    """The later of two times; None: unknown."""
+    return max((time for time in (one, other) if time is not None), default=None)
 
 
 def trigger(when: Trigger, waiting: Waiting, now: datetime, tick: datetime | None = None) -> str:

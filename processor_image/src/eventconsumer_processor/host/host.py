@@ -26,9 +26,6 @@ from eventconsumer_api.host_report import HostReport, HostState, Problem, Storag
 from eventconsumer_api.identity import pod_of
 from eventconsumer_api.mounts import credentials
 from eventconsumer_api.wire.termination import ReplayTotals
-from eventconsumer_processor.batch.leader import Leader
-from eventconsumer_processor.batch.measure import eras_of
-from eventconsumer_processor.batch.watermark import STEP
 from eventconsumer_processor.confined.reader import Reader, allowance, container_memory, lent
 from eventconsumer_processor.handler.deadletter import DeadLetters
 from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
@@ -37,6 +34,9 @@ from eventconsumer_processor.host.registration import Registration, receiver_of,
 from eventconsumer_processor.host.replay import BoundedHub, completed, totals
 from eventconsumer_processor.host.storagecalls import StorageCalls, idle_per_hour
 from eventconsumer_processor.identity.records import lease_record, restore_lease_record, until_moved
+from eventconsumer_processor.leader.leader import Leader
+from eventconsumer_processor.leader.tail import segments_of
+from eventconsumer_processor.leader.watermark import STEP
 from eventconsumer_processor.lease.layouts import checkpoint_store
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.partition.dependencies import PumpDependencies
@@ -138,14 +138,13 @@ class Host:
         return [each.model_copy(update={"since": self._since[each.field, each.reason]}) for each in found]
 
     def _storage(self) -> StorageReport:
-        partitions, leader, table = self._partitions, self._leader, self._config.table
+        partitions, leader = self._partitions, self._leader
         leads = leader is not None and leader.fleet is not None
         idle = idle_per_hour(
             partitions.renewals() if partitions else 0,
             self._config.leases.duration_seconds,
             leads=leads,
             rests=self._messages.current() is not None and not self._config.leases.shared,
-            looks=3600 / table.max_seconds * len(partitions.partition_ids) if table and leads and partitions else 0.0,
             writes=3600 / STEP.total_seconds() if leads else 0.0,
             rarity=partitions.rarity if partitions else 1.0,
         )
@@ -180,7 +179,6 @@ class Host:
             receiver=receiver_of(config),
         )
         segment = registration.segments[-1]
-        era = segment.incarnation
         encode, chain = files_of(config, info, segment, registration.sink)
         rng = Random()  # noqa: S311 - for jitter, not for security
         self._heard = Heard()
@@ -196,7 +194,7 @@ class Host:
             confined=self._reader(registration.memory),
             memory=registration.memory,
             heard=self._heard,
-            handler=self._handlers(registration, era, rng),
+            handler=self._handlers(registration, segment.incarnation, rng),
             chain=registration.chain,
         )
         leases = checkpoint_store(config, info, registration.leases, self._clock)
@@ -204,7 +202,7 @@ class Host:
         leader = self._leader = Leader(
             deps,
             blobs=registration.sink,
-            eras=partial(eras_of, config, info, registration.segments, registration.sink),
+            segments=partial(segments_of, config, info, registration.segments, registration.sink, utc_now),
             partitions=partitions,
         )
         spelling = await leases.spelling()
@@ -242,7 +240,7 @@ class Host:
             await asyncio.gather(*loops, return_exceptions=True)
             log.info("draining", partitions=len(partitions.reports()))
             await partitions.drain(config.drain_seconds)
-            await asyncio.gather(leader.register_rest(), leader.notify_rest())
+            await leader.rest()
             if registration.replay:
                 await self._finish_replay(registration.replay, chain)
             self._partitions = self._leader = None
@@ -261,13 +259,15 @@ class Host:
             log.info("replay complete", files=self.replayed.files, events=self.replayed.events)
             self.request_stop()
 
-    def _handlers(self, registration: Registration, era: str, rng: Random) -> Callable[[str], PartitionHandler] | None:
+    def _handlers(
+        self, registration: Registration, folder: str, rng: Random
+    ) -> Callable[[str], PartitionHandler] | None:
         """A factory of handlers by partition; None: no handler is configured."""
         config, info, factory = self._config, registration.info, registration.handler
         if factory is None or config.processing.handler is None:
             return None
         letters = DeadLetters(
-            registration.sink, config.sink.container, config.sink.prefix, era, config.processing.handler
+            registration.sink, config.sink.container, config.sink.prefix, folder, config.processing.handler
         )
         processing = config.processing
         deps = HandlerDependencies(

@@ -1,10 +1,11 @@
 """The probe (`eventconsumer probe`): looks for new events while no host runs, and reports them to the operator.
 
 The probe registers and measures the lag like a leading host and serves the same report at /status. It owns no
-partitions: it reads no events, acquires no leases, and writes no files or checkpoints. It freezes Spark batches:
-pending files become a batch when its trigger fires, even while no host runs. It registers the last files of the hosts
-in the table, and writes the watermark. Manifests and versions of the table are written only if absent, and the
-watermark never falls, so a leading host at the same time does no harm.
+partitions: it reads no events, acquires no leases, and writes no files or checkpoints. It does the tasks of a leading
+host except notices: it freezes Spark batches when their trigger fires, registers the last files of the hosts in the
+table, writes the watermark, and removes old files. Manifests and versions of the table are written only if absent, the
+watermark never falls, and the cursor of retention is moved by one host only, so a leading host at the same time does no
+harm.
 
 Each round reads the end offsets of the hub, which is free. It reads leases and files once a minute, or when events may
 be in no file; while a batch is open, each round looks for its commit record. The probe loads neither the code that
@@ -13,30 +14,29 @@ reads and writes events nor the user's handler.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import structlog
 
-from eventconsumer_api.errors import EventConsumerError
+from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport, HostReport, HostState, Problem
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.mounts import credentials
 from eventconsumer_processor import problems
-from eventconsumer_processor.batch.batcher import Batcher
-from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.batch.measure import Measure, eras_of, segments_of
-from eventconsumer_processor.batch.watermark import WatermarkFile
-from eventconsumer_processor.confined.reader import Reader
 from eventconsumer_processor.host.health import HealthServer, Heartbeat
 from eventconsumer_processor.host.registration import Registration, register
+from eventconsumer_processor.leader.batches import BatchesTask
+from eventconsumer_processor.leader.lag import Measure
+from eventconsumer_processor.leader.retention import RetentionTask
+from eventconsumer_processor.leader.stage import Stage, stage_of
+from eventconsumer_processor.leader.table import TableTask
+from eventconsumer_processor.leader.task import LeaderTask, View
+from eventconsumer_processor.leader.watermark import WatermarkFile, WatermarkTask
 from eventconsumer_processor.lease.layouts import checkpoint_store
-from eventconsumer_processor.lease.model import Listing
 from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.sink.slots import utc_now
-from eventconsumer_processor.table.committer import Committer
 from eventconsumer_storage.credential import fingerprint
+from eventconsumer_storage.errors import StorageError
 from eventconsumer_storage.lease_time import boottime
 
 MEASURE_SECONDS = 10.0
@@ -47,20 +47,26 @@ ROUND_SECONDS = 60.0  # time limit of a round
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True)
 class _Work:
     """What a registered probe does, as a leading host does it."""
 
-    measure: Measure
-    batcher: Batcher
-    committer: Committer | None
-    watermark: WatermarkFile
+    def __init__(self, stage: Stage) -> None:
+        config = stage.config
+        watermark = WatermarkFile(stage.blobs, stage.prefix, stage.chain, stage.now)
+        self.measure = measure = Measure(stage, saved=watermark.saved)
+        self.table = TableTask(stage, config.table.max_seconds) if config.table else None
+        self.batches = BatchesTask(stage, measure)
+        self.watermark = WatermarkTask(watermark, measure.completeness)
+        self.retention = RetentionTask(stage, measure, config.retention) if config.retention else None
+        self.retained = float("-inf")  # when files were last removed
+        self.retention_problems: list[Problem] = []
+        found: tuple[LeaderTask | None, ...] = (self.table, self.batches, self.watermark, self.retention)
+        self.tasks = [task for task in found if task is not None]
 
-    def report(self, partitions: Sequence[str], listing: Listing) -> FleetReport:
+    def report(self, measured: FleetReport) -> FleetReport:
         """The report of the consumer."""
-        report = self.measure.report(partitions, listing)
-        table = self.committer.report if self.committer else None
-        return report.model_copy(update={"table": table, "watermark": self.watermark.report})
+        fields = {name: value for task in self.tasks for name, value in task.report().items()}
+        return measured.model_copy(update=fields)
 
 
 class Probe:
@@ -122,7 +128,7 @@ class Probe:
         part = problems.HUB  # the part that the current request concerns
         work, config = self._work(registration), self._config
         leases = checkpoint_store(config, registration.info, registration.leases, self._clock)
-        looked, listing = float("-inf"), None
+        looked, view = float("-inf"), None
         try:
             while not self._stop.is_set() and self._fingerprint() == seen:
                 async with asyncio.timeout(ROUND_SECONDS):
@@ -130,28 +136,22 @@ class Probe:
                     self._partitions = (await work.measure.ask_partitions()).partition_ids
                     await work.measure.ask_heads(self._partitions)
                     # Before new events are reported, check whether they are in files already.
-                    if (
-                        listing is None
-                        or self._is_behind(work.measure, listing)
-                        or self._clock() - looked >= STORAGE_SECONDS
-                    ):
+                    if view is None or self._is_behind(work.measure, view) or self._clock() - looked >= STORAGE_SECONDS:
                         part = problems.LEASES
-                        listing = await leases.list(self._partitions)
+                        view = View(self._partitions, (await leases.list(self._partitions)).leases)
                         part = problems.SINK
-                        await work.measure.follow(self._partitions, listing)
+                        await work.measure.follow(view)
                         looked = self._clock()
-                        if work.committer:
-                            await work.committer.advance(self._partitions)
-                    else:
-                        part = problems.SINK
-                        await work.measure.poll()
+                        if work.table:
+                            await work.table.step(view)
+                    part = problems.SINK
                     work.measure.advance(self._partitions)
-                    await work.batcher.plan()
-                    await work.watermark.publish(work.measure.completeness())
-                leased = listing.leases
-                short = [work.measure.shorter(partition, leased.get(partition)) for partition in self._partitions]
-                self._problems = [*work.batcher.problems, *filter(None, short)]
-                self._fleet = work.report(self._partitions, listing)
+                    await work.batches.step(view)
+                    await work.watermark.step(view)
+                short = [work.measure.shorter(name, view.leases.get(name)) for name in self._partitions]
+                work.measure.fleet = measured = work.measure.report(view)
+                self._problems = [*work.batches.problems(), *filter(None, short), *await self._retain(work, view)]
+                self._fleet = work.report(measured)
                 if times := self._throttle.over("round"):
                     log.info("lag is measured again", failures=times)
                 self._heartbeat.beat()
@@ -168,33 +168,30 @@ class Probe:
             await registration.close()
 
     def _work(self, registration: Registration) -> "_Work":
-        config, info, sink = self._config, registration.info, registration.sink
-        batches = BatchLog(sink, config.sink.prefix)
-        eras = eras_of(config, info, registration.segments, sink)
-        watermark = WatermarkFile(sink, config.sink.prefix, registration.chain, utc_now)
-        measure = Measure(
-            config,
-            registration.hub,
-            info,
-            batches=batches,
-            eras=eras,
-            identity=registration.chain,
-            now=utc_now,
-            saved=watermark.saved,
-        )
-        committer = Committer(
-            sink, config.sink.prefix, registration.chain, segments_of(eras), now=utc_now, confined=Reader()
-        )
-        return _Work(
-            measure=measure,
-            batcher=Batcher(config, measure, batches, now=utc_now),
-            committer=committer if config.table else None,
-            watermark=watermark,
-        )
+        found = registration
+        return _Work(stage_of(self._config, found.hub, found.info, found.segments, found.sink, chain=found.chain))
 
-    def _is_behind(self, measure: Measure, listing: Listing) -> bool:
+    async def _retain(self, work: "_Work", view: View) -> list[Problem]:
+        """Remove old files if it is time; the problem of retention. A failure leaves the lag known."""
+        task, now = work.retention, self._clock()
+        if task is None or now - work.retained < task.pause:
+            return work.retention_problems
+        work.retained, work.retention_problems = now, []
+        try:
+            async with asyncio.timeout(ROUND_SECONDS):
+                await task.step(view)
+        except (StorageError, Blocked, TimeoutError) as error:
+            if not isinstance(error, TimeoutError):
+                work.retention_problems = [problems.of(self._config, problems.SINK, error)]
+            if times := self._throttle.again(task.name, str(error)):
+                log.warning("the probe failed to do a task; retrying", task=task.name, error=str(error), times=times)
+        else:
+            self._throttle.over(task.name)
+        return work.retention_problems
+
+    def _is_behind(self, measure: Measure, view: View) -> bool:
         """Whether events may be in no file."""
-        return any(measure.lag(partition, listing.leases.get(partition)).events for partition in self._partitions)
+        return any(measure.lag(partition, view.leases.get(partition)).events for partition in self._partitions)
 
     def _forget(self, found: list[Problem]) -> None:
         self._fleet = None

@@ -2,14 +2,14 @@
 
 Each request is paid for; an idle consumer makes most of its requests to renew leases. The rate is measured over a
 sliding window, so that a short burst has little weight. The idle rate follows from the configuration and the held
-leases: see `lease.keeper` (renewals), `partition.manager` (scans) and `batch.leader` (the leader lease).
+leases: see `lease.keeper` (renewals), `partition.manager` (scans) and `leader.leader` (the leader lease).
 """
 
 from collections import deque
 from collections.abc import Callable
 
-from eventconsumer_processor.batch.leader import STAND_BY
 from eventconsumer_processor.identity.records import LEAD_SECONDS, MOVED_SECONDS
+from eventconsumer_processor.leader.leader import STAND_BY
 from eventconsumer_processor.lease.keeper import RENEW
 from eventconsumer_processor.partition.manager import REST_SCANS, SCAN_JITTER, scan_pause
 from eventconsumer_storage.async_blobs import Observer
@@ -59,7 +59,6 @@ def idle_per_hour(
     *,
     leads: bool,
     rests: bool,
-    looks: float = 0.0,
     writes: float = 0.0,
     rarity: float = 1.0,
 ) -> float:
@@ -70,7 +69,6 @@ def idle_per_hour(
         seconds: Duration of a lease.
         leads: Whether it leads.
         rests: Whether its scans are at rest: it receives operator messages.
-        looks: Looks for files that are not in the table, per hour.
         writes: Writes of the watermark, per hour.
         rarity: Factor of the times between its regular checks, see `PartitionManager.rarity`.
     """
@@ -78,4 +76,4 @@ def idle_per_hour(
     scans = _HOUR / (scan_pause(seconds) * sum(SCAN_JITTER) / 2 * (REST_SCANS * rarity if rests else 1))
     lead = min(seconds, LEAD_SECONDS)
     attempts = _HOUR / (RENEW * lead) if leads else _HOUR / (lead / 3 * 0.75 * (STAND_BY * rarity if rests else 1))
-    return renewals + scans + attempts + looks + writes + 3 * _HOUR / (MOVED_SECONDS * rarity)
+    return renewals + scans + attempts + writes + 3 * _HOUR / (MOVED_SECONDS * rarity)

@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-LAST = "the last file of its chain"
-EARLIER = "of an earlier incarnation of the hub"
 _FIRST = datetime(1, 1, 1, tzinfo=UTC)
 
 

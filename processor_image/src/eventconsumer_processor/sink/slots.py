@@ -7,7 +7,7 @@ hub later has other events at the same sequence numbers, a seal ends the chain: 
 that no host can commit there.
 
 Names are a pure function of the chain: they contain no clock, host or epoch. Files are never deleted or changed, with
-one exception: pruning replaces a file with a tombstone, which is a slot like any other.
+one exception: retention replaces a file with a tombstone, which is a slot like any other.
 """
 
 import hashlib
@@ -121,10 +121,10 @@ class Slot:
     last_offset: str
     last_enqueued_time: datetime
     gap: str = ""
-    tombstone: bool = False  # pruning removed its content
+    tombstone: bool = False  # retention removed its content
     enqueued: EnqueuedRange | None = None  # None: no events, or written by a version that did not record it
     dropped: int = 0  # events that the handler dropped: they are in no file
-    removed: int = 0  # bytes that pruning removed; 0 also for tombstones of versions that did not record it
+    removed: int = 0  # bytes that retention removed; 0 also for tombstones of versions that did not record it
 
     @property
     def mark(self) -> EventMark:

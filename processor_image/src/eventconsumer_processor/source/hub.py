@@ -26,7 +26,7 @@ class HubInfo:
 
 
 CLOCKS_DIFFER = timedelta(seconds=60)
-"""Maximum difference of the clocks of brokers and hosts, see `batch.watermark`."""
+"""Maximum difference of the clocks of brokers and hosts, see `leader.watermark`."""
 _PRECISION = timedelta(seconds=1)
 
 

@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from eventconsumer_processor.confined.child import Readable, lines
-from eventconsumer_processor.table.actions import LINE_BYTES, emit_actions, needed, parse_actions
+from eventconsumer_processor.table.actions import (
+    FILES,
+    LINE_BYTES,
+    emit_actions,
+    logical_file,
+    needed,
+    parse_actions,
+)
 
 ROWS = 20_000  # of a row group
 READ_BYTES = 1024**2  # of a column at once
@@ -92,12 +99,27 @@ SCHEMA = pa.schema(
         ),
     ]
 )
-_FILES = ("add", "remove")
 
 
-def state_of_parquet(sources: Sequence[Readable], emit: Callable[[bytes], None]) -> None:
+def state_of_parquet(sources: Sequence[Readable], emit: Callable[[bytes], None], watched: Sequence[str] = ()) -> None:
     """In the child: `actions.needed` of a checkpoint, an action in each line."""
     emit_actions(needed(_others(sources[0])), emit)
+    if watched:
+        emit_actions(needed(_watched(sources[0], watched), frozenset(watched)), emit)
+
+
+def _watched(source: Readable, watched: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The actions that may be of these files, and the blobs of a checkpoint that has its files elsewhere."""
+    paths = pa.array(watched, pa.string())
+    for batch in _batches(source, ("add", "sidecar")):
+        for name in batch.schema.names:
+            column = batch.column(name)
+            wanted = column.is_valid()
+            if name == "add":
+                found = pc.struct_field(column, "path")
+                wanted = pc.and_(wanted, pc.or_(pc.is_in(found, value_set=paths), pc.match_substring(found, "%")))
+            for value in column.filter(wanted).to_pylist():
+                yield {name: _from_arrow(value, column.type)}
 
 
 def encode(sources: Sequence[Readable], emit: Callable[[bytes], None], parts: int) -> dict[str, int]:
@@ -147,7 +169,7 @@ def _batches(source: Readable, wanted: Iterable[str]) -> Iterator[pa.RecordBatch
 
 def _others(source: Readable) -> Iterator[dict[str, Any]]:
     """The actions of a checkpoint that are not about files."""
-    for batch in _batches(source, [name for name in SCHEMA.names if name not in _FILES]):
+    for batch in _batches(source, [name for name in SCHEMA.names if name not in FILES]):
         for name in batch.schema.names:
             column = batch.column(name)
             values = column.filter(column.is_valid()).to_pylist()
@@ -199,10 +221,10 @@ class _Newer:
                     self.single[name] = {name: found}
             if found := action.get("txn"):
                 self.transactions[found["appId"]] = {"txn": found}
-            for name in _FILES:
+            for name in FILES:
                 if found := action.get(name):
                     content = {**found, "dataChange": False}  # as Spark writes it: a checkpoint changes no data
-                    self.files[_key(content["path"], content.get("deletionVector"))] = {name: content}
+                    self.files[logical_file(content["path"], content.get("deletionVector"))] = {name: content}
 
     def others(self) -> list[dict[str, Any]]:
         """The actions that are not about files."""
@@ -211,27 +233,19 @@ class _Newer:
     def untouched(self, batch: pa.RecordBatch, touched: pa.Array) -> pa.RecordBatch:
         """The rows of an older checkpoint about files on which there is no newer action."""
         wanted = pa.array([False] * batch.num_rows)
-        for name in _FILES:
+        for name in FILES:
             column = batch.column(name)
             paths = pc.struct_field(column, "path")
             keep = pc.and_(column.is_valid(), pc.invert(pc.is_in(paths, value_set=touched)))
             for row in pc.indices_nonzero(pc.and_(column.is_valid(), pc.is_in(paths, value_set=touched))).to_pylist():
                 value = column[row].as_py()
-                if _key(value["path"], value["deletionVector"]) not in self.files:
+                if logical_file(value["path"], value["deletionVector"]) not in self.files:
                     keep = pc.or_(keep, pa.array([each == row for each in range(batch.num_rows)]))
             wanted = pc.or_(wanted, keep)
-        others = [pa.nulls(batch.num_rows, kind.type) for kind in SCHEMA if kind.name not in _FILES]
-        columns = dict(zip([name for name in SCHEMA.names if name not in _FILES], others, strict=True))
-        columns |= {name: batch.column(name) for name in _FILES}
+        others = [pa.nulls(batch.num_rows, kind.type) for kind in SCHEMA if kind.name not in FILES]
+        columns = dict(zip([name for name in SCHEMA.names if name not in FILES], others, strict=True))
+        columns |= {name: batch.column(name) for name in FILES}
         return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA).filter(wanted)
-
-
-def _key(path: str, vector: Mapping[str, Any] | None) -> tuple[str, str]:
-    """A file and its deletion vector: "Deletion Vectors" in the protocol, uniqueId."""
-    if not vector:
-        return path, ""
-    offset = vector.get("offset")
-    return path, f"{vector['storageType']}{vector['pathOrInlineDv']}{'' if offset is None else f'@{offset}'}"
 
 
 def _batch(actions: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:

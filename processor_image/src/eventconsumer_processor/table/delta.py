@@ -17,8 +17,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from eventconsumer_api.file_columns import COLUMNS, delta_schema
-from eventconsumer_processor import deltaprotocol
 from eventconsumer_processor.sink.slots import Slot
+from eventconsumer_processor.table import protocol as delta_protocol
+from eventconsumer_processor.table.actions import logical_file, path_of
 
 LOG_FOLDER = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
@@ -93,7 +94,7 @@ def checkpoint_name(version: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TablePartition:
     """One partition of one segment of the chain."""
 
     incarnation: str
@@ -109,12 +110,16 @@ class TableState:
         transactions: Version of each application (`txn`).
         protocol: The protocol action; None: none was seen.
         metadata: The metaData action; None: none was seen.
+        watched: Paths of files that may be removed.
+        files: The `add` of those that the table has, by path and deletion vector.
     """
 
     version: int = -1
     transactions: Mapping[str, int] = field(default_factory=dict)
     protocol: Mapping[str, Any] | None = None
     metadata: Mapping[str, Any] | None = None
+    watched: frozenset[str] = frozenset()
+    files: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
 
     def after(self, version: int, actions: Iterable[Mapping[str, Any]]) -> "TableState":
         """The state after the actions of `version`.
@@ -122,21 +127,26 @@ class TableState:
         Raises:
             ValueError: An action cannot be parsed.
         """
-        transactions, protocol, metadata = dict(self.transactions), self.protocol, self.metadata
+        transactions, files = dict(self.transactions), dict(self.files)
+        protocol, metadata = self.protocol, self.metadata
         try:
             for action in actions:
                 if found := action.get("txn"):
                     transactions[str(found["appId"])] = int(found["version"])
                 protocol = action.get("protocol") or protocol
                 metadata = action.get("metaData") or metadata
+                if (file := action.get("remove")) and path_of(file) in self.watched:
+                    files.pop(logical_file(path_of(file), file.get("deletionVector")), None)
+                if (file := action.get("add")) and path_of(file) in self.watched:
+                    files[logical_file(path_of(file), file.get("deletionVector"))] = file
                 if len(transactions) > MOST_TRANSACTIONS:
                     raise ValueError(f"it names more than {MOST_TRANSACTIONS} applications (txn)")
             _check_types(protocol or {}, metadata or {})
         except (AttributeError, KeyError, OverflowError, TypeError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from None
-        return TableState(version, transactions, protocol, metadata)
+        return TableState(version, transactions, protocol, metadata, self.watched, files)
 
-    def covered(self, chain: str, place: Place) -> int | None:
+    def covered(self, chain: str, place: TablePartition) -> int | None:
         """The last sequence number of a partition that the table covers; None: none yet."""
         return self.transactions.get(_application(chain, place.incarnation, place.partition))
 
@@ -150,7 +160,7 @@ class TableState:
         if self.protocol is None or self.metadata is None:
             return "a log without protocol and metaData"
         features = self.protocol.get("writerFeatures") or ()
-        if reason := deltaprotocol.unsupported(self.protocol.get("minWriterVersion"), features):
+        if reason := delta_protocol.unsupported(self.protocol.get("minWriterVersion"), features):
             return reason
         if self.metadata.get("partitionColumns"):
             return "partition columns"
@@ -159,6 +169,20 @@ class TableState:
             return f"the constraint {constraints[0].removeprefix('delta.constraints.')}"
         text = str(self.metadata.get("schemaString"))
         return next((key for key in ("delta.invariants", "delta.generationExpression") if key in text), "")
+
+    @property
+    def keeps_files(self) -> str:
+        """Why no file may be removed from the table; empty: files may be removed."""
+        protocol, metadata = self.protocol or {}, self.metadata or {}
+        features = {*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())}
+        if what := delta_protocol.unsupported(protocol.get("minWriterVersion"), features):
+            return (
+                f"the Delta table has {what}, which hosts do not support: delete old rows with DELETE in Spark, or "
+                "remove the feature with ALTER TABLE ... DROP FEATURE"
+            )
+        if str((metadata.get("configuration") or {}).get("delta.appendOnly", "")).lower() == "true":
+            return "the property delta.appendOnly of the Delta table is true: set it to false to delete old rows"
+        return ""
 
     @property
     def log_retention(self) -> timedelta | None:
@@ -178,12 +202,14 @@ def _check_types(protocol: Mapping[str, Any], metadata: Mapping[str, Any]) -> No
     """
     parts = (
         (protocol.get("writerFeatures") or [], list),
+        (protocol.get("readerFeatures") or [], list),
         (metadata.get("configuration") or {}, dict),
     )
     for part, kind in parts:
         if not isinstance(part, kind):
             raise TypeError(f"{part!r} is no {kind.__name__}")
-    for text in (*(protocol.get("writerFeatures") or ()), *(metadata.get("configuration") or ())):
+    features = (*(protocol.get("writerFeatures") or ()), *(protocol.get("readerFeatures") or ()))
+    for text in (*features, *(metadata.get("configuration") or ())):
         if not isinstance(text, str):
             raise TypeError(f"{text!r} is no text")
 
@@ -232,7 +258,7 @@ class Registration:
     """
 
     chain: str
-    slots: Mapping[Place, tuple[Slot, ...]]
+    slots: Mapping[TablePartition, tuple[Slot, ...]]
     files: int
     events: int
 
@@ -261,6 +287,20 @@ class Registration:
     def content(self, root: str, now: datetime) -> bytes:
         """The blob of its version; see `actions`."""
         return _lines(self.actions(root, now))
+
+
+def removal(state: TableState, now: datetime) -> bytes:
+    """A version that removes the watched files that the table has.
+
+    Args:
+        state: The table before it.
+        now: Wall clock.
+    """
+    actions: list[Mapping[str, Any]] = [_commit_info(now, "DELETE", {"predicate": "[]"})]
+    for file in state.files.values():
+        facts = {"deletionTimestamp": _milliseconds(now), "dataChange": True, "extendedFileMetadata": True}
+        actions.append({"remove": {"partitionValues": {}, **file, **facts}})
+    return _lines(actions)
 
 
 def _application(chain: str, *parts: str) -> str:

@@ -1,4 +1,4 @@
-"""Reads the log of the table, and writes its next version, for any response of the storage service.
+"""Reads the log of the table, writes its next version, and removes files, for any response of the storage service.
 
 A version is written only if no blob has its name. A put may be applied although its response was lost, and another
 writer may be faster (another host, or Spark). So after each failure the version is read: whoever wrote it, its actions
@@ -15,15 +15,16 @@ only, and at once if it was replaced.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
 from eventconsumer_processor.confined import reader
 from eventconsumer_processor.confined.reader import Confined, Unreadable, Vanished
-from eventconsumer_processor.table.actions import needed, parse_actions
+from eventconsumer_processor.table.actions import needed, parse_actions, path_of
 from eventconsumer_processor.table.delta import (
     LAST_CHECKPOINT,
     LOG_FOLDER,
@@ -32,9 +33,10 @@ from eventconsumer_processor.table.delta import (
     commit_name,
     parse_last_checkpoint,
     parse_name,
+    removal,
 )
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
-from eventconsumer_storage.errors import StorageError
+from eventconsumer_storage.errors import StorageError, Unavailable
 
 FIELD = "spec.sink.table"
 COMMIT_LIMIT = 64 * 1024**2  # bytes of a version; 100,000 files that OPTIMIZE replaces need about 40 MB
@@ -45,6 +47,9 @@ LAST_CHECKPOINT_LIMIT = 1024**2  # bytes; Spark writes the columns of the checkp
 AT_A_TIME = 8  # requests
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 600.0  # seconds before a blob that cannot be read is read again
 ATTEMPTS = 3  # to read a log from which another host removes old versions
+SIDECARS = 1000  # blobs of a checkpoint; each has tens of thousands of files
+REMOVALS = 20  # attempts to remove files: other programs commit too
+FIRST_REMOVAL_PAUSE, LONGEST_REMOVAL_PAUSE = 0.5, 8.0  # seconds
 
 
 def invalid(message: str) -> Blocked:
@@ -127,8 +132,11 @@ class TableLog:
                 complete[version] = tuple(found)
         return Listing(commits, complete)
 
-    async def read(self) -> tuple[TableState, int]:
+    async def read(self, watched: frozenset[str] = frozenset()) -> tuple[TableState, int]:
         """The present state, and the version of the checkpoint from which it was read (-1: none).
+
+        Args:
+            watched: Paths of files that may be removed.
 
         Raises:
             Blocked: The log is damaged.
@@ -143,7 +151,7 @@ class TableLog:
             if absent is not None:
                 missing = f"version {absent} is missing"
                 continue
-            state = await self._checkpoint(listing, checkpoint)
+            state = await self._checkpoint(listing, checkpoint, watched)
             if state is not None:
                 state, vanished = await self._follow(state, last)
                 if vanished is None:
@@ -158,7 +166,7 @@ class TableLog:
             Blocked: A version is damaged.
             StorageError: A request failed.
         """
-        while (actions := await self._version(state.version + 1)) is not None:
+        while (actions := await self._version(state.version + 1, state.watched)) is not None:
             state = self._after(state, state.version + 1, actions)
         return state
 
@@ -179,8 +187,39 @@ class TableLog:
         else:
             after = self._after(state, version, parse_actions(content))
         if await self._is_passed(version):
-            after, _ = await self.read()
+            after, _ = await self.read(state.watched)
         return after
+
+    async def remove(self, paths: Collection[str], now: datetime, check: Callable[[], None]) -> None:
+        """Remove files from the table; afterwards no version has them.
+
+        Everything is decided from the log: a version removes the files that the table still has, until it has none.
+        So neither a lost response nor a version of another program changes the result.
+
+        Args:
+            paths: The files.
+            now: Wall clock; written into the log.
+            check: Called before each version; raises if this host must not write any more.
+
+        Raises:
+            Blocked: The table does not allow it, the log is damaged, or other programs commit all the time.
+            StorageError: A request failed; the next call continues.
+        """
+        watched = frozenset(paths)
+        state, _ = await self.read(watched)
+        for attempt in range(REMOVALS):
+            if not state.files:
+                return
+            if reason := state.keeps_files:
+                raise invalid(reason)
+            check()
+            try:
+                state = await self.commit(state, removal(state, now))
+            except Unavailable:
+                await asyncio.sleep(min(FIRST_REMOVAL_PAUSE * 2**attempt, LONGEST_REMOVAL_PAUSE))
+                state, _ = await self.read(watched)
+        if state.files:
+            raise invalid(f"{len(state.files)} files could not be removed from the Delta table in {REMOVALS} attempts")
 
     async def last_checkpoint(self) -> tuple[int, str | None]:
         """The version of the checkpoint that `_last_checkpoint` names, -1: none; and the etag of this blob, if any.
@@ -201,20 +240,32 @@ class TableLog:
         named, _ = await self.last_checkpoint()
         return (named if named >= 0 else (await self.listing()).newest_checkpoint) >= version
 
-    async def _checkpoint(self, listing: Listing, version: int) -> TableState | None:
+    async def _checkpoint(self, listing: Listing, version: int, watched: frozenset[str]) -> TableState | None:
         """The state in a checkpoint; None if a part of it has vanished."""
-        state = TableState()
-        for name, info in listing.checkpoints.get(version, ()):
+        state = TableState(watched=watched)
+        blobs: list[tuple[BlobInfo, bool]] = [
+            (info, not name.json) for name, info in listing.checkpoints.get(version, ())
+        ]
+        for info, parquet in blobs:  # grows by the sidecars of a V2 checkpoint, which have its files
             self._check_size(info, CHECKPOINT_LIMIT)
             try:
-                state = state.after(version, parse_actions(await self._needed(info, parquet=not name.json)))
+                found = parse_actions(await self._needed(info, watched, parquet=parquet))
+                actions = [action for action in found if "remove" not in action]  # a tombstone of another logical file
+                state = state.after(version, actions)
+                for sidecar in (action["sidecar"] for action in actions if action.get("sidecar")):
+                    part = await self.blobs.head(f"{self.folder}_sidecars/{path_of(sidecar)}")
+                    if part is None:
+                        return None
+                    blobs.append((part, True))
+                    if len(blobs) > SIDECARS:
+                        raise ValueError(f"it has more than {SIDECARS} sidecars")
             except Vanished:
                 return None
-            except ValueError as error:
+            except (ValueError, KeyError, TypeError) as error:
                 raise self._damage(f"blob {info.name} cannot be read ({error})") from None
         return state
 
-    async def _needed(self, info: BlobInfo, *, parquet: bool) -> bytes:
+    async def _needed(self, info: BlobInfo, watched: frozenset[str], *, parquet: bool) -> bytes:
         """The actions of a blob that hosts need, as lines of JSON.
 
         Raises:
@@ -228,7 +279,10 @@ class TableLog:
         if known is not None and same and now() < known.until:
             raise Unreadable(known.cause)
         try:
-            running = self.confined.run(f"eventconsumer_processor.table.{target}", [source], most=STATE_LIMIT)
+            arguments = {"watched": sorted(watched)} if watched else None
+            running = self.confined.run(
+                f"eventconsumer_processor.table.{target}", [source], most=STATE_LIMIT, arguments=arguments
+            )
             return await reader.whole(running)
         except Vanished:
             raise
@@ -241,14 +295,14 @@ class TableLog:
         """The state at version `last`; or the first version that has vanished."""
         for start in range(state.version + 1, last + 1, AT_A_TIME):
             versions = range(start, min(start + AT_A_TIME, last + 1))
-            found = await asyncio.gather(*(self._version(version) for version in versions))
+            found = await asyncio.gather(*(self._version(version, state.watched) for version in versions))
             for version, actions in zip(versions, found, strict=True):
                 if actions is None:
                     return state, version
                 state = self._after(state, version, actions)
         return state, None
 
-    async def _version(self, version: int) -> list[dict[str, Any]] | None:
+    async def _version(self, version: int, watched: frozenset[str]) -> list[dict[str, Any]] | None:
         """The actions of a version that matter to hosts; None if it does not exist."""
         name = f"{self.folder}{commit_name(version)}"
         blob = await self.blobs.read(name, SMALL_LIMIT)
@@ -257,8 +311,8 @@ class TableLog:
         self._check_size(blob.info, COMMIT_LIMIT)
         try:
             large = blob.info.size > SMALL_LIMIT
-            data = await self._needed(blob.info, parquet=False) if large else blob.data
-            return list(needed(parse_actions(data)))
+            data = await self._needed(blob.info, watched, parquet=False) if large else blob.data
+            return list(needed(parse_actions(data), watched))
         except Vanished:
             return None
         except ValueError as error:
@@ -280,5 +334,6 @@ class TableLog:
     def _damage(self, what: str) -> Blocked:
         return invalid(
             f"the log of the table in {self.folder} is damaged: {what}. Restore it from a backup; or, to create the "
-            "table again with all files that are not pruned, suspend this EventConsumer, remove the folder, and resume"
+            "table again with all files that retention did not remove, suspend this EventConsumer, remove the folder, "
+            "and resume"
         )

@@ -14,6 +14,7 @@ CODE = {
     "leases": "leases:leases",
     "files": "files:files",
     "lag": "lag:lag",
+    "retention": "retention:retention",
     "check": "check:check",
     "migrate": "migrate:migrate",
     "adopt": "adopt:adopt",

@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from eventconsumer_api.console import Console
-from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.batch.measure import Measure, eras_of
 from eventconsumer_processor.identity.segments import first
 from eventconsumer_processor.inspect.consumer import Consumer, opened
 from eventconsumer_processor.inspect.leases import LeaseView
-from eventconsumer_processor.lease.model import Listing
+from eventconsumer_processor.leader.lag import Measure
+from eventconsumer_processor.leader.stage import stage_of
+from eventconsumer_processor.leader.task import View
 from eventconsumer_processor.sink.slots import utc_now
 from eventconsumer_processor.tools.cli import DONE, show, table_of, text
 from eventconsumer_processor.tools.leases import natural
@@ -36,17 +36,11 @@ async def read(consumer: Consumer) -> LagReport:
     config = consumer.config
     hub, info = await consumer.describe()
     leases = await consumer.read_leases()
-    measure = Measure(
-        config,
-        hub,
-        info,
-        batches=BatchLog(consumer.sink, config.sink.prefix),
-        eras=eras_of(config, info, consumer.segments or [first(info, utc_now())], consumer.sink),
-        now=utc_now,
-    )
+    segments = consumer.segments or [first(info, utc_now())]
+    measure = Measure(stage_of(config, hub, info, segments, consumer.sink))
     partitions = sorted(info.partition_ids, key=natural)
     if consumer.segments:  # else no host has registered, and the containers may not exist
-        await measure.follow(partitions, Listing({p: view.lease for p, view in leases.items()}, {}))
+        await measure.follow(View(partitions, {partition: view.lease for partition, view in leases.items()}))
     await measure.ask_heads(partitions)
     rows = [_row(measure, partition, leases.get(partition), consumer.replaced) for partition in partitions]
     return LagReport(

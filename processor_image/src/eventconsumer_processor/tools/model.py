@@ -64,7 +64,7 @@ class FileRow(Report):
     epoch: int
     lost: int = Field(default=0, description="Events before it that expired in the hub before they were read.")
     gap: str = Field(default="", description="Missing events before it and the reason, such as retention:17-20.")
-    tombstone: bool = Field(default=False, description="Pruned: its metadata stays, its events are deleted.")
+    tombstone: bool = Field(default=False, description="Removed by retention: its metadata stays.")
     dead_letters: int = Field(default=0, description="Events of the file that user code could not process.")
 
 

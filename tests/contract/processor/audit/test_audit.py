@@ -1,4 +1,4 @@
-"""The program `eventconsumer audit` and `prune` on real storage, over files that the host's own writers wrote."""
+"""The program `eventconsumer audit` on real storage, over files that a host wrote, and that retention removed."""
 
 import asyncio
 import json
@@ -14,17 +14,23 @@ from azure.storage.blob import ContainerClient
 from azure.storage.blob.aio import BlobServiceClient
 
 from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.host_report import RetentionReport
+from eventconsumer_api.v1alpha1 import Retention as Limits
 from eventconsumer_processor.audit import container as container_module
 from eventconsumer_processor.audit.access import Options, opened
 from eventconsumer_processor.audit.container import ATTEMPTS, AzureContainer
 from eventconsumer_processor.audit.model import AuditReport, TableAudit
-from eventconsumer_processor.audit.prune import Pruned, PrunePlan, carry_out, plan
 from eventconsumer_processor.audit.read import audit
+from eventconsumer_processor.batch.log import BatchLog, BatchState
 from eventconsumer_processor.identity.records import Times, claim_chain
 from eventconsumer_processor.identity.segments import current
+from eventconsumer_processor.leader.retention import Retention
+from eventconsumer_processor.leader.tail import Tail, segments_of
 from eventconsumer_processor.lease.layouts import checkpoint_store
+from eventconsumer_processor.lease.model import Checkpoint, Lease
+from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.sink.formats import files_of
-from eventconsumer_processor.sink.slots import Chain, Draft, incarnation
+from eventconsumer_processor.sink.slots import Chain, Draft, incarnation, utc_now
 from eventconsumer_processor.source.batch import EventBatch
 from eventconsumer_processor.source.hub import HubInfo
 from eventconsumer_processor.source.rows import EventRows, FlatMap
@@ -74,21 +80,29 @@ class Drained:
 
         async def go() -> AuditReport:
             async with opened(self.config_file, Options(), hub=False) as found:
-                return await audit(found.subject, deep=deep)
+                return await audit(found, deep=deep)
 
         report: dict[str, Any] = json.loads(asyncio.run(go()).model_dump_json(by_alias=True))
         return report
 
-    def prune(self, before: datetime, *, yes: bool = False) -> tuple[PrunePlan, Pruned]:
-        """What pruning would do, and what it did."""
+    def retain(self, checkpoint: int = 1000) -> RetentionReport:
+        """Remove all files that are due: with a limit of one byte, all that may be removed."""
+        found: list[RetentionReport] = []
 
-        async def go() -> tuple[PrunePlan, Pruned]:
-            async with opened(self.config_file, Options(), hub=False) as found:
-                planned = await plan(found.subject, before, batches=found.batches)
-                done = await carry_out(planned, found.store, datetime.now(UTC)) if yes else Pruned()
-                return planned, done
+        async def go(store: BlobStore, config: HostConfig) -> None:
+            segments = await current(store, "shop/orders", INFO, CREATED)
+            tail = Tail(segments_of(config, INFO, segments, store, utc_now), utc_now)
+            work = Retention(
+                store, config, Limits(bytes=1), "", tail, batches=BatchLog(store, "shop/orders"), metrics=Metrics(),
+                now=utc_now,
+            )  # fmt: skip
+            at = Checkpoint(str(checkpoint), checkpoint)
+            await work.step(INFO.partition_ids, {name: Lease(name, checkpoint=at) for name in "01"}, BatchState())
+            assert work.report is not None
+            found.append(work.report)
 
-        return asyncio.run(go())
+        self.write(go)
+        return found[0]
 
     def write(self, action: Callable[[BlobStore, HostConfig], Awaitable[None]]) -> None:
         """Let a host's code write."""
@@ -357,21 +371,16 @@ def test_an_audit_lives_through_a_storage_that_fails_at_times(parquet: Drained) 
         proxy.close()
 
 
-def test_prune_keeps_the_chain_whole_and_hosts_continue_after_it(drained: Drained) -> None:
-    now = datetime.now(UTC) + timedelta(minutes=1)
+def test_retention_keeps_the_chain_whole_and_hosts_go_on_behind_it(drained: Drained) -> None:
     names, size = drained.names(""), _bytes(drained)
-    planned, _ = drained.prune(now)
-    assert (len(planned.files), planned.kept) == (4, {"the last file of its chain": 2})
-    assert (drained.names(""), _bytes(drained)) == (names, size)  # only said
-    _, done = drained.prune(now, yes=True)
-    assert (done.files, done.bytes, done.changed) == (4, planned.bytes, [])
+    assert drained.retain().files == 4
     capture = drained.config["files"]["layout"] == "Capture"
-    assert len(drained.names("")) == len(names) - (4 if capture else 0)
+    assert len(drained.names("")) == len(names) + 1 - (4 if capture else 0), "and the cursor"
     assert _bytes(drained) < size
     report = drained.audit()
     assert (report["exitCode"], report["counts"]) == (0, {"Tombstones": 4})
     assert [(p["next"], p["tombstones"], p["events"]) for p in report["partitions"]] == [(130, 2, 30)] * 2
-    assert drained.prune(now, yes=True)[1].files == 0
+    assert drained.retain().files == 4, "nothing more"
 
     async def follow(store: BlobStore, config: HostConfig) -> None:
         encode, chain_of = files_of(config, INFO, (await current(store, "shop/orders", INFO, CREATED))[-1], store)
@@ -383,79 +392,26 @@ def test_prune_keeps_the_chain_whole_and_hosts_continue_after_it(drained: Draine
     assert drained.audit()["exitCode"] == 0
 
 
-def test_prune_keeps_what_is_young_or_not_behind_a_checkpoint(parquet: Drained) -> None:
-    planned, _ = parquet.prune(datetime.now(UTC) - timedelta(hours=1))
-    assert (planned.files, planned.kept) == ([], {})
-    with parquet.client(parquet.leases) as container:
-        body = {"Offset": "119", "SequenceNumber": 119, "PartitionId": "0"}
-        container.upload_blob("$Default/0", json.dumps(body), overwrite=True)
-        container.delete_blob("$Default/1")
-    planned, _ = parquet.prune(datetime.now(UTC) + timedelta(minutes=1))
-    assert [file.start for file in planned.files] == [100, 110]
-    assert planned.kept == {"not before the checkpoint": 2, "the last file of its chain": 2}
-
-
-def test_prune_keeps_files_that_no_committed_batch_holds(parquet: Drained) -> None:
-    batches = {"trigger": {"files": 2, "ageSeconds": 60}}
-    parquet.config_file.write_text(json.dumps(parquet.config | {"batches": batches}))
-    planned, _ = parquet.prune(datetime.now(UTC) + timedelta(minutes=1))
-    assert planned.files == []
-    assert planned.kept == {"in no committed batch": 4, "the last file of its chain": 2}
-
-
-def test_prune_does_not_touch_a_file_that_changed_meanwhile(parquet: Drained) -> None:
-    async def go() -> Pruned:
-        async with opened(parquet.config_file, Options(), hub=False) as found:
-            planned = await plan(found.subject, datetime.now(UTC) + timedelta(minutes=1), batches=False)
-            name = planned.files[0].name
-            info = await found.store.head(name)
-            assert info is not None
-            await found.store.put(name, b"changed", metadata=info.metadata)
-            done = await carry_out(planned, found.store, datetime.now(UTC))
-            assert done.changed == [name]
-            blob = await found.store.read(name, 100)
-            assert blob is not None and blob.data == b"changed"
-            return done
-
-    assert asyncio.run(go()).files == 3
-
-
-def test_an_interrupted_prune_is_named_and_finished_by_the_next(azurite: AzuriteProcess, tmp_path: Path) -> None:
+def test_a_removal_that_was_interrupted_is_named_and_completed(azurite: AzuriteProcess, tmp_path: Path) -> None:
     drained = make(azurite, tmp_path, LAYOUTS["capture"])
-    with drained.client() as container:
-        data = drained.names("shop/orders/0/")[0]
-        properties = container.get_blob_client(data).get_blob_properties()
-        record = next(name for name in drained.names("inc=") if "partition=0" in name)
+    record = next(name for name in drained.names("inc=") if "partition=0" in name)
+    assert drained.retain().files == 4
+    with drained.client() as container:  # as if the host had ended before it removed the content, and moved `done`
         blob = container.get_blob_client(record)
-        blob.upload_blob(b"", overwrite=True, metadata=blob.get_blob_properties().metadata | {"tombstone": "x"})
+        data = blob.get_blob_properties().metadata
+        container.upload_blob(data["path"], b"content", metadata={"nonce": data["nonce"]})
+        etag = container.get_blob_client(data["path"]).get_blob_properties().etag.strip('"')
+        facts = blob.get_blob_properties().metadata
+        blob.set_blob_metadata(facts | {"etag": etag, "size": "7"})
+        cursor = container.get_blob_client("shop/orders/_retention.json")
+        found = json.loads(cursor.download_blob().readall())
+        found["partitions"]["0"]["done"] = 100
+        cursor.upload_blob(json.dumps(found), overwrite=True)
     report = drained.audit()
-    assert report["counts"] == {"OrphanDataFile": 1, "Tombstones": 1}
-    assert "prune was interrupted" in report["findings"][0]["message"]
-    _, done = drained.prune(datetime.now(UTC) - timedelta(hours=1), yes=True)
-    assert (done.files, done.bytes) == (0, properties.size)
-    assert drained.audit()["counts"] == {"Tombstones": 1}
-
-
-def test_the_program_prunes_only_with_its_option(parquet: Drained) -> None:
-    before = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
-    said = run_program("prune", f"--before={before}", **parquet.environment)
-    assert (said.returncode, said.stderr) == (0, "")
-    assert said.stdout.startswith("Would replace 4 files written before ")
-    assert "Would keep 2 files of that age: the last file of its chain." in said.stdout
-    assert said.stdout.endswith("Run again with --yes to apply.\n")
-    done = run_program("prune", f"--before={before}", "--yes", **parquet.environment)
-    assert (done.returncode, done.stdout[:36]) == (0, "4 files were replaced by tombstones,"), done.stderr
-
-
-def test_prune_touches_nothing_where_the_audit_finds_a_violation(parquet: Drained) -> None:
-    with parquet.client() as container:
-        container.delete_blob(parquet.names("inc=")[1])
-    result = run_program("prune", "--before=2100-01-01", "--yes", **parquet.environment)
-    assert result.returncode == 2
-    assert result.stdout.startswith("Nothing was changed, because of the audit's result: VIOLATION")
-    assert _bytes(parquet) > 0
-    report = parquet.audit()
-    assert all(partition["tombstones"] == 0 for partition in report["partitions"])
+    assert report["counts"] == {"OrphanDataFile": 1, "Tombstones": 4}
+    assert "a host ended while it removed old files" in report["findings"][0]["message"]
+    drained.retain()
+    assert drained.audit()["counts"] == {"Tombstones": 4}
 
 
 def _bytes(drained: Drained) -> int:

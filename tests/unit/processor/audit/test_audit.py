@@ -14,7 +14,6 @@ from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
 from eventconsumer_processor.audit.container import StoreContainer
 from eventconsumer_processor.audit.owners import LeaseSubject
-from eventconsumer_processor.audit.prune import plan
 from eventconsumer_processor.audit.read import Subject, audit
 from eventconsumer_processor.audit.show import show
 from eventconsumer_processor.audit.verdict import summary
@@ -349,18 +348,6 @@ async def test_files_and_events_that_batches_left_out_are_counted_and_named() ->
     assert "3 of 3 batches committed, 9 files in them; 1 files excluded; 3 events of others excluded" in (
         printed.getvalue()
     )
-
-
-@virtual
-async def test_prune_keeps_what_a_batch_left_out() -> None:
-    world = await sample()
-    await leave_out()(world)  # the file of partition 0 from 20
-    later = CREATED + timedelta(days=400)
-    leases = LeaseSubject(StoreContainer(world.leases, "leases"), "", "$Default")
-    planned = await plan(Subject(StoreContainer(world.files), "p", leases), later, batches=True)
-    assert 20 not in [file.start for file in planned.files if "partition=0" in file.name]
-    assert len(planned.files) == 5
-    assert planned.kept == {"excluded by its batch, so its events are in no output": 1, "the last file of its chain": 2}
 
 
 @virtual

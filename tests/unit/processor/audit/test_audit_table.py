@@ -139,7 +139,7 @@ async def test_pruned_files_are_passed_over_or_removed_from_the_table_before() -
 
 
 class Pruning(StoreContainer):
-    """A prune that removes a file from the table and replaces it after the audit read the table."""
+    """A step of retention that removes a file from the table and replaces it after the audit read the table."""
 
     made: Table
     done = False

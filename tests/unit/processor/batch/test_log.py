@@ -19,11 +19,12 @@ from eventconsumer_api.batch import (
     commit_name,
 )
 from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_processor.batch.lag import Ledger
 from eventconsumer_processor.batch.log import COMMIT_LIMIT, BatchLog, BatchState
 from eventconsumer_processor.batch.memory import manifest_limit
 from eventconsumer_processor.batch.plan import freeze
 from eventconsumer_processor.batch.report import batch_report
+from eventconsumer_processor.leader.ledger import Ledger
+from eventconsumer_processor.leader.tail import Follower
 from eventconsumer_processor.sink.slots import Chain, Draft, Slot, slot_of
 from eventconsumer_storage.errors import Damaged, Unavailable
 from tests.support.fakes.blobs import FakeBlobStore, Fault
@@ -357,11 +358,13 @@ async def test_a_ledger_follows_only_new_files() -> None:
     chain = Chain(blobs, "p", "era", "0")
     for start in (0, 5):
         await chain.put(Draft(start, start, start + 4, 5, 1, "w", "n", "o", NOW), b"data")
-    ledger = Ledger(chain, 0, 0)
-    await ledger.follow()
+    ledger = Ledger(Follower(chain, lambda: NOW), 0, 0)
+    await ledger.count()
     assert (ledger.next, ledger.files, ledger.events, ledger.bytes) == (10, 2, 10, 8)
     asked = len(blobs.calls)
-    await ledger.follow()
+    await ledger.count()
+    assert len(blobs.calls) == asked
+    await ledger.count(look=True)
     assert len(blobs.calls) == asked + 1
     ledger.batched(5)
     assert (ledger.start, ledger.files, [found.start for found in ledger.pending]) == (5, 1, [5])
@@ -384,9 +387,10 @@ async def test_batches_start_behind_files_that_were_cleaned_up() -> None:
         await chain.put(Draft(start, start, start + 4, 5, 1, "w", f"n{start}", "x", NOW), b"data")
     for slot in (await chain.listed())[:2]:
         assert await tombstone(blobs, chain, slot)
-    batches, counts = Ledger(chain, 0, 0), Ledger(chain, 0, 0, keep=False)
+    follower = Follower(chain, lambda: NOW)
+    batches, counts = Ledger(follower, 0, 0), Ledger(follower, 0, 0, keep=False)
     for ledger in (batches, counts):
-        await ledger.follow()
+        await ledger.count()
     assert (batches.start, batches.next, [slot.start for slot in batches.pending]) == (10, 15, [10])
     assert (batches.files, batches.events) == (1, 5)
     assert (counts.next, counts.files, counts.events) == (15, 3, 15)
@@ -400,8 +404,8 @@ async def test_files_that_another_leader_put_into_a_batch_are_in_no_second_one()
     for start in (0, 5, 10, 15):
         await chain.put(Draft(start, start, start + 4, 5, 1, "w", f"n{start}", "x", NOW), b"data")
     slots = await chain.listed()
-    ledger = Ledger(chain, 0, 0)
+    ledger = Ledger(Follower(chain, lambda: NOW), 0, 0)
     ledger.add(slots[0])
     ledger.batched(15)
-    await ledger.follow()
+    await ledger.count(look=True)
     assert (ledger.next, ledger.files, [slot.start for slot in ledger.pending]) == (20, 1, [15])

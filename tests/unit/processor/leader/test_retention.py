@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,10 +15,10 @@ from hypothesis import strategies as st
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import Retention as Limits
-from eventconsumer_processor.batch.lag import Era
-from eventconsumer_processor.batch.leader import RETENTION_SECONDS
 from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.batch.retention import FILES_IN_STEP, Retention
+from eventconsumer_processor.leader.retention import FILES_IN_STEP, PAUSE_SECONDS, Retention
+from eventconsumer_processor.leader.tail import Pace, Segment, Tail
+from eventconsumer_processor.leader.task import View
 from eventconsumer_processor.lease.model import Checkpoint, Lease
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.prune.rules import OldFile, Standing, Window, choose, reason_to_keep
@@ -51,18 +52,18 @@ class Keeper:
     settings: dict[str, Any] = field(default_factory=dict)
     checkpoints: dict[str, int] = field(default_factory=lambda: {"0": 39, "1": 139})
     store: BlobStore | None = None
-    eras: Sequence[str] = (ERA,)
+    segments: Sequence[str] = (ERA,)
     retention: Retention | None = None
 
     def begin(self) -> Retention:
         """A new leader."""
         blobs = self.store or self.world.files
         config = HostConfig.model_validate(CONFIG | self.settings)
-        era = Era(self.eras[-1], lambda partition: Chain(blobs, "p", self.eras[-1], partition))
+        self.tail = Tail([Segment(name, partial(Chain, blobs, "p", name), now) for name in self.segments], now)
         self.metrics = Metrics()
         self.retention = Retention(
-            blobs, config, Limits.model_validate(self.limits), CHAIN, era,
-            eras=self.eras, batches=BatchLog(blobs, "p", 10**9), metrics=self.metrics, now=now,
+            blobs, config, Limits.model_validate(self.limits), CHAIN, self.tail,
+            batches=BatchLog(blobs, "p", 10**9), metrics=self.metrics, now=now,
         )  # fmt: skip
         return self.retention
 
@@ -74,6 +75,7 @@ class Keeper:
             for name, at in self.checkpoints.items()
         }
         state = await BatchLog(self.store or self.world.files, "p", 10**9).restore()
+        await self.tail.follow(View(list(self.checkpoints)), Pace(0.0))
         await retention.step(list(self.checkpoints), leases, state)
 
     async def all(self) -> None:
@@ -458,7 +460,7 @@ async def test_the_cursor_restarts_in_a_new_segment_and_the_totals_continue() ->
     world = await old()
     keeper = Keeper(world, {"days": 1})
     await keeper.step()
-    later = Keeper(world, {"days": 1}, eras=(ERA, "later"))
+    later = Keeper(world, {"days": 1}, segments=(ERA, "later"))
     await world.put("_genesis/later/0.json", {"start": 7})
     await later.step()
     record = later.record()
@@ -484,7 +486,7 @@ async def test_the_leading_host_removes_old_files_and_reports_it_and_so_does_the
             return sum("tombstone" not in blob.metadata for name, blob in fleet.sink.blobs.items() if "/from=" in name)
 
         assert kept() > 1
-        await until(lambda: kept() == 1, RETENTION_SECONDS + 60)
+        await until(lambda: kept() == 1, PAUSE_SECONDS + 60)
         assert first.leader
         leader = first.leader
         await until(lambda: bool(leader.fleet and leader.fleet.retention and leader.fleet.retention.events == 20), 10)
@@ -492,7 +494,7 @@ async def test_the_leading_host_removes_old_files_and_reports_it_and_so_does_the
         second = fleet.start("shop/orders/orders-host-1.b")
         fleet.hub.partitions["0"].add(b"y")
         await until(lambda: kept() == 2, 300)
-        await until(lambda: kept() == 1, RETENTION_SECONDS + 60)
+        await until(lambda: kept() == 1, PAUSE_SECONDS + 60)
         assert second.leader and not second.leader.problems
     finally:
         await fleet.close()
@@ -508,7 +510,7 @@ async def test_a_cursor_that_cannot_be_read_is_a_problem_of_the_leading_host_unt
         await until(lambda: bool(host.leader and host.leader.problems), 120)
         assert ["cursor of retention" in problem.message for problem in host.leader.problems] == [True]
         fleet.sink.delete(RECORD)
-        await until(lambda: bool(host.leader and not host.leader.problems), RETENTION_SECONDS + 60)
+        await until(lambda: bool(host.leader and not host.leader.problems), PAUSE_SECONDS + 60)
     finally:
         await fleet.close()
 

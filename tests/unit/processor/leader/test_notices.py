@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -13,10 +14,11 @@ import pytest
 from eventconsumer_api.identity import EventMark, PartitionBreak
 from eventconsumer_api.v1alpha1 import NoticeFormat
 from eventconsumer_processor.errors import LeaseLost, NoticeFailed
+from eventconsumer_processor.leader.notices import LOOK_SECONDS, Notifier
+from eventconsumer_processor.leader.tail import Segment, Tail
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.notice.cursor import Cursor, NoticesRecord, cursor_name
 from eventconsumer_processor.notice.message import Message, Origin
-from eventconsumer_processor.notice.notifier import Extent, Notifier
 from eventconsumer_processor.notice.pace import LONGEST_SECONDS
 from eventconsumer_processor.sink.slots import Chain
 from eventconsumer_storage.errors import Damaged, StorageError
@@ -62,9 +64,13 @@ class World:
         self.receiver = Receiver()
         self.metrics = Metrics()
         self.ends: dict[str, dict[str, int]] = {}
+        self.absent: set[str] = set()  # partitions that the hub of the next segment does not have
+        self.segments: list[Segment] = []  # of the leading host
+        self.tail = Tail(self.segments, lambda: NOON)
 
     def chain(self, incarnation: str, partition: str) -> Chain:
-        return Chain(self.store, "p", incarnation, partition, opening=None if incarnation == "era" else BREAK)
+        first = incarnation == "era" or partition in self.absent
+        return Chain(self.store, "p", incarnation, partition, opening=None if first else BREAK)
 
     async def write(self, partition: str, files: int, incarnation: str = "era") -> None:
         """Write files of ten events."""
@@ -86,8 +92,8 @@ class World:
         post = options.pop("post", self.receiver.post)
         cursor = options.pop("cursor", None) or self.new_cursor()
         return Notifier(
-            origin, NoticeFormat.CLOUD_EVENTS, post, cursor, now=lambda: NOON, clock=virtual_clock, rng=Random(1),
-            metrics=self.metrics, **options,
+            origin, NoticeFormat.CLOUD_EVENTS, post, cursor, self.tail, now=lambda: NOON, clock=virtual_clock,
+            rng=Random(1), metrics=self.metrics, **options,
         )  # fmt: skip
 
     def new_cursor(self) -> Cursor:
@@ -96,23 +102,47 @@ class World:
     async def again(self, notifier: Notifier) -> None:
         """Send notices after the longest pause."""
         await asyncio.sleep(LONGEST_SECONDS)
-        await notifier.advance(self.extents())
+        await self.send(notifier)
 
-    def extents(self, *, known: bool = True) -> list[Extent]:
-        def chain(incarnation: str) -> Callable[[str], Chain]:
-            return lambda partition: self.chain(incarnation, partition)
+    async def send(self, notifier: Notifier) -> None:
+        """Send all notices of a leading host that knows the ends of the files."""
+        self.know()
+        await notifier.advance(self.partitions())
 
-        return [
-            Extent(name, chain(name), dict(ends) if known else dict.fromkeys(PARTITIONS))
-            for name, ends in self.ends.items()
-        ]
+    async def keep_sending(self, notifier: Notifier) -> None:
+        """The same, until cancelled."""
+        try:
+            while True:
+                self.know()
+                await notifier.step(self.partitions())
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            notifier.cancel()
+
+    async def send_rest(self, **options: Any) -> None:
+        """Send all notices in a host that stops."""
+        self.segments[:] = self._segments()
+        await self.notifier(look=True, **options).advance(self.partitions())
+
+    def know(self) -> None:
+        """Learn the ends of the files."""
+        self.segments[:] = self._segments()
+        for segment in self.segments:
+            for partition, end in self.ends[segment.incarnation].items():
+                segment.follower(partition).reach(end)
+
+    def _segments(self) -> list[Segment]:
+        return [Segment(name, partial(self.chain, name), lambda: NOON) for name in self.ends]
+
+    def partitions(self) -> list[str]:
+        return sorted({name for ends in self.ends.values() for name in ends} | set(PARTITIONS))
 
     async def begun(self) -> Notifier:
         """A notifier whose cursor is at the beginning of both partitions."""
         for partition in PARTITIONS:
             await self.write(partition, 0)
         notifier = self.notifier()
-        await notifier.advance(self.extents())
+        await self.send(notifier)
         return notifier
 
     def record(self) -> NoticesRecord:
@@ -146,12 +176,12 @@ async def test_notices_begin_with_the_files_after_the_first_activation() -> None
     world = World()
     await world.write("0", 3)
     notifier = world.notifier()
-    await notifier.advance(world.extents())
+    await world.send(notifier)
     assert not world.receiver.got
     assert world.cursor() == {"0": 30}, "a new leader must not begin later"
     await world.write("0", 1)
     await world.write("1", 2)  # a partition that has no file yet begins with its first
-    await world.notifier().advance(world.extents())
+    await world.send(world.notifier())
     assert world.receiver.got == {"era/0": [30], "era/1": [0, 10]}
     assert world.cursor() == {"0": 40, "1": 20}
 
@@ -164,12 +194,12 @@ async def test_each_file_has_one_notice_in_order_and_the_cursor_is_written_once_
     await world.write("1", 5)
     world.receiver.seconds = 0.25
     writes = len([name for call, name in world.store.calls if name == cursor_name("p") and call == "put"])
-    await notifier.advance(world.extents())
+    await world.send(notifier)
     assert world.receiver.got == {"era/0": starts(30), "era/1": starts(5)}
     written = len([name for call, name in world.store.calls if name == cursor_name("p") and call == "put"]) - writes
     assert 5 <= written <= 9, "7.5 seconds"
     asked = len(world.store.calls)
-    await notifier.advance(world.extents())
+    await world.send(notifier)
     assert len(world.store.calls) == asked, "without a new file there is no request"
     report = notifier.report
     assert report and (report.pending_events, report.acknowledged_at) == (0, NOON)
@@ -199,7 +229,7 @@ def test_hosts_that_are_killed_and_faults_of_storage_and_endpoint_leave_out_no_n
                 Fault(rng.choice(("put", "head", "read")), applied=rng.random() < 0.5) for _ in range(rng.randrange(2))
             ]
             try:
-                await notifier.advance(world.extents())
+                await world.send(notifier)
             except Killed:
                 notifier = world.notifier()
         world.receiver.fails, world.store.faults = lambda *_: None, []
@@ -217,9 +247,9 @@ async def test_a_host_that_ends_between_the_acknowledgement_and_the_cursor_repea
     notifier = await world.begun()
     await world.write("0", 1)
     world.store.faults = [Fault("put")]
-    await notifier.advance(world.extents())
+    await world.send(notifier)
     assert isinstance(notifier.problem, StorageError)
-    await world.notifier().advance(world.extents())
+    await world.send(world.notifier())
     assert world.receiver.got["era/0"] == [0, 0]
     assert world.cursor()["0"] == 10
 
@@ -231,9 +261,9 @@ async def test_two_leaders_at_once_repeat_notices_and_leave_out_none() -> None:
     world.receiver.seconds = 0.7
     for _ in range(10):
         await world.write("0", 2)
-        await asyncio.gather(one.advance(world.extents()), other.advance(world.extents()))
-    await one.advance(world.extents())
-    await other.advance(world.extents())
+        await asyncio.gather(world.send(one), world.send(other))
+    await world.send(one)
+    await world.send(other)
     assert set(world.receiver.got["era/0"]) == set(starts(20))
     assert world.cursor()["0"] == 200
 
@@ -248,10 +278,10 @@ async def test_the_slower_of_two_leaders_does_not_move_the_cursor_back() -> None
         fails("0", int(json.loads(message.body)["data"]["firstSequenceNumber"]))
 
     slower = world.notifier(post=post)
-    await slower.advance(world.extents())
+    await world.send(slower)
     await world.write("0", 2)
-    await one.advance(world.extents())
-    await slower.advance(world.extents())
+    await world.send(one)
+    await world.send(slower)
     assert world.cursor()["0"] == 20
     await world.again(slower)
     assert slower.problem is None, "it has read the cursor again: nothing is left"
@@ -268,7 +298,7 @@ async def test_a_host_that_no_longer_leads_sends_nothing() -> None:
         raise LeaseLost("lost")
 
     with pytest.raises(LeaseLost):
-        await world.notifier(check=check).advance(world.extents())
+        await world.send(world.notifier(check=check))
     assert not world.receiver.asked
 
 
@@ -310,7 +340,7 @@ async def test_a_notice_that_fails_or_is_slow_does_not_delay_other_partitions() 
         await world.receiver.post(message)
 
     notifier = world.notifier(post=post)
-    running = asyncio.create_task(notifier.run(world.extents))
+    running = asyncio.create_task(world.keep_sending(notifier))
     await world.write("0", 2)
     for number in range(300):
         await world.write("1", 1)
@@ -330,7 +360,7 @@ async def test_an_endpoint_that_does_not_respond_is_asked_once_for_each_partitio
     for partition in partitions:
         await world.write(partition, 0)
     notifier = world.notifier()
-    await notifier.advance(world.extents())
+    await world.send(notifier)
     for partition in partitions:
         await world.write(partition, 4)
 
@@ -338,7 +368,7 @@ async def test_an_endpoint_that_does_not_respond_is_asked_once_for_each_partitio
         raise NoticeFailed("f", "HTTP 503")
 
     world.receiver.fails = fails
-    await notifier.advance(world.extents())
+    await world.send(notifier)
     assert world.receiver.asked == len(partitions)
 
 
@@ -352,12 +382,12 @@ async def test_a_partition_continues_in_the_next_segment_after_its_last_notice()
     for partition in PARTITIONS:
         await world.write(partition, 2, "later")
     world.receiver.fails = refuse("1", 10, only_this=True, lasting=True)
-    await notifier.advance(world.extents())
+    await world.send(notifier)
     assert world.receiver.got == {"era/0": starts(2), "later/0": starts(2), "era/1": [0]}
     assert world.record().incarnation == "era" and world.record().segments == {"0": "later"}
     assert world.cursor() == {"0": 20, "1": 10}
     world.receiver.fails = lambda *_: None
-    await world.notifier().advance(world.extents())
+    await world.send(world.notifier())
     assert world.receiver.got == dict.fromkeys(("era/0", "era/1", "later/0", "later/1"), starts(2))
     assert world.cursor() == {"0": 20, "1": 20}
 
@@ -372,7 +402,7 @@ async def test_a_missing_file_of_an_ended_segment_is_not_its_end() -> None:
     for partition in PARTITIONS:
         await world.write(partition, 1, "later")
     world.store.delete(world.chain("era", "0").path(10))
-    await notifier.advance(world.extents())
+    await world.send(notifier)
     assert world.receiver.got == {"era/0": [0], "era/1": starts(3), "later/1": [0]}
     assert isinstance(notifier.problem, Damaged) and "is missing" in str(notifier.problem)
 
@@ -382,15 +412,11 @@ async def test_a_partition_that_the_next_hub_does_not_have_gets_its_last_notices
     world = World()
     notifier = await world.begun()
     await world.write("0", 2)
-    gone = world.extents()
     await world.chain("era", "1").seal(0, b"")
     world.ends["era"] = {"0": 20, "1": 0}
+    world.absent.add("0")
     await world.write("1", 1, "later")
-
-    def chain(partition: str) -> Chain:
-        return Chain(world.store, "p", "later", partition, opening=BREAK if partition == "1" else None)
-
-    await notifier.advance([gone[0], Extent("later", chain, world.ends["later"])])
+    await world.send(notifier)
     assert world.receiver.got == {"era/0": starts(2), "later/1": [0]}
     assert notifier.problem is None
 
@@ -399,11 +425,11 @@ async def test_a_partition_that_the_next_hub_does_not_have_gets_its_last_notices
 async def test_the_rest_is_sent_without_knowing_the_ends_and_begins_no_cursor() -> None:
     world = World()
     await world.write("0", 1)
-    await world.notifier().advance(world.extents(known=False), begin=False)
+    await world.send_rest()
     assert cursor_name("p") not in world.store.blobs
-    await world.notifier().advance(world.extents())
+    await world.send(world.notifier())
     await world.write("0", 2)
-    await world.notifier().advance(world.extents(known=False), begin=False)
+    await world.send_rest()
     assert world.receiver.got == {"era/0": [10, 20]}
 
 
@@ -415,7 +441,7 @@ async def test_a_pruned_file_has_no_notice_and_the_next_one_has() -> None:
     chain = world.chain("era", "0")
     slot = await chain.at(0)
     assert slot and await tombstone(world.store, chain, slot)
-    await notifier.advance(world.extents())
+    await world.send(notifier)
     assert world.receiver.got == {"era/0": [10, 20]}
 
 
@@ -425,7 +451,7 @@ async def test_a_damaged_cursor_names_the_remedy() -> None:
     await world.begun()
     await world.store.put(cursor_name("p"), b"{")
     notifier = world.notifier()
-    await notifier.advance(world.extents())
+    await world.send(notifier)
     assert "cannot parse the cursor of notices, blob p/_notices.json: delete it" in str(notifier.problem)
     record = NoticesRecord(chain="c1", written_at=NOON, incarnation="unknown", next={})
     await world.store.put(cursor_name("p"), record.model_dump_json(by_alias=True).encode())
@@ -439,7 +465,7 @@ async def test_a_file_that_is_missing_is_not_left_out_in_silence() -> None:
     notifier = await world.begun()
     await world.write("0", 3)
     world.store.delete(world.chain("era", "0").path(10))
-    await notifier.advance(world.extents())
+    await world.send(notifier)
     assert "is missing, so its notice cannot be sent: restore it" in str(notifier.problem)
 
 
@@ -449,7 +475,7 @@ async def test_the_cursor_of_another_chain_does_not_count() -> None:
     await world.begun()
     record = NoticesRecord(chain="c2", written_at=NOON, incarnation="era", next={"0": 500})
     await world.store.put(cursor_name("p"), record.model_dump_json(by_alias=True).encode())
-    await world.notifier().advance(world.extents())
+    await world.send(world.notifier())
     assert world.cursor() == {"0": 0, "1": 0}
 
 
@@ -460,9 +486,9 @@ async def test_what_a_leader_knows_counts_although_it_did_not_write_the_cursor()
     await world.begun()
     await world.write("0", 1)
     world.store.faults = [Fault("put")]
-    await world.notifier(cursor=cursor).advance(world.extents())
+    await world.send(world.notifier(cursor=cursor))
     assert world.cursor()["0"] == 0
-    await world.notifier(cursor=cursor).advance(world.extents(), begin=False)
+    await world.send_rest(cursor=cursor)
     assert world.receiver.got["era/0"] == [0]
     assert world.cursor()["0"] == 10
 
@@ -474,7 +500,7 @@ async def test_nothing_is_sent_while_the_cursor_cannot_be_written() -> None:
     world.receiver.seconds = 0.4
     await world.write("0", 100)
     world.store.faults = [Fault("put") for _ in range(3)]
-    running = asyncio.create_task(world.notifier().run(world.extents))
+    running = asyncio.create_task(world.keep_sending(world.notifier()))
     await asyncio.sleep(6)
     assert len(world.receiver.got["era/0"]) <= 6, "a host that takes over repeats them"
     await asyncio.sleep(200)

@@ -8,11 +8,11 @@ from typing import Any
 from eventconsumer_api.batch import BatchManifest, Totals
 from eventconsumer_api.host_config import ResourceRef
 from eventconsumer_api.host_report import PartitionLag
-from eventconsumer_processor.batch.lag import STALE
 from eventconsumer_processor.batch.log import BatchState
-from eventconsumer_processor.batch.measure import OFTEN_LOOK_SECONDS, RARE_LOOK_SECONDS, Measure
-from eventconsumer_processor.batch.watermark import WatermarkFile
-from eventconsumer_processor.lease.model import Listing
+from eventconsumer_processor.leader.lag import OFTEN_LOOK_SECONDS, RARE_LOOK_SECONDS, Measure
+from eventconsumer_processor.leader.ledger import STALE
+from eventconsumer_processor.leader.task import View
+from eventconsumer_processor.leader.watermark import WatermarkFile
 from tests.support.fakes.virtual import virtual
 from tests.unit.processor.measuring import TimedHub, World, now
 from tests.unit.processor.stage import CONFIG
@@ -139,7 +139,7 @@ async def test_totals_of_a_manifest_that_somebody_changed_end_no_leader() -> Non
         kept: Any = {"resource": owner, "chain": "c1", "incarnation": "e", "reason": "Age", "created_at": now()}
         manifest = BatchManifest(number=1, files=[], ranges={}, next={}, totals=totals, **kept)
         measure.state = BatchState(manifest)
-        report = measure.report(["0"], Listing({}, {}))
+        report = measure.report(View(["0"]))
         assert (report.events, report.processed_files) == (expected, expected)
 
 
@@ -238,7 +238,7 @@ async def test_a_resting_consumer_costs_no_storage_call() -> None:
     measure = await world.measure()
     await world.report(measure)
     asked = len(world.sink.calls)
-    for _ in range(10):
-        await asyncio.sleep(100)
+    for _ in range(20):
+        await asyncio.sleep(50)
         assert (await world.report(measure)).lag_events == 0
     assert len(world.sink.calls) == asked

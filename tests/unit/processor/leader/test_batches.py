@@ -10,9 +10,9 @@ from eventconsumer_api.batch import BatchManifest, attempt_name, commit_name, ma
 from eventconsumer_api.host_config import BatchConfig
 from eventconsumer_api.host_report import FleetReport
 from eventconsumer_api.v1alpha1 import FileFormat
-from eventconsumer_processor.batch.batcher import Batcher
 from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.batch.measure import Measure
+from eventconsumer_processor.leader.batches import Batcher
+from eventconsumer_processor.leader.lag import Measure
 from eventconsumer_storage.errors import Unavailable
 from tests.support.fakes.blobs import Fault
 from tests.support.fakes.virtual import virtual

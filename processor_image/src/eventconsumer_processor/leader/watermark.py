@@ -29,8 +29,9 @@ from eventconsumer_api.batch import Totals
 from eventconsumer_api.host_report import WatermarkReport
 from eventconsumer_api.identity import RECORD_MAX_BYTES
 from eventconsumer_api.watermark import WatermarkRecord, watermark_name
-from eventconsumer_processor.batch.lag import Ledger
 from eventconsumer_processor.batch.report import count
+from eventconsumer_processor.leader.ledger import Ledger
+from eventconsumer_processor.leader.task import Task, View
 from eventconsumer_processor.partition import marks
 from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_processor.source.hub import CLOCKS_DIFFER, PartitionInfo
@@ -63,11 +64,6 @@ class Complete:
     batch: int | None = None
     totals: Totals | None = None
     gaps: Mapping[str, str] | None = None
-
-
-def later(one: datetime | None, other: datetime | None) -> datetime | None:
-    """The later of two times; None: unknown."""
-    return max((time for time in (one, other) if time is not None), default=None)
 
 
 def floor(time: datetime, step: timedelta) -> datetime:
@@ -247,3 +243,27 @@ class WatermarkFile:
                 ) from None
             self.record = record if record.chain == self._chain else None
         self._read = True
+
+
+class WatermarkTask(Task):
+    """Writes the watermark."""
+
+    name = "write the watermark"
+
+    def __init__(self, file: WatermarkFile, completeness: Callable[[], Complete | None]) -> None:
+        """Create; sends no request.
+
+        Args:
+            file: The record in storage.
+            completeness: What is complete now; None: unknown.
+        """
+        self._file = file
+        self._completeness = completeness
+
+    async def step(self, view: View) -> None:
+        """See `LeaderTask`."""
+        await self._file.publish(self._completeness())
+
+    def report(self) -> Mapping[str, object]:
+        """See `LeaderTask`."""
+        return {"watermark": self._file.report}

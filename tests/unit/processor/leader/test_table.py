@@ -17,10 +17,12 @@ import pytest
 from deltalake import DeltaTable
 
 from eventconsumer_api.errors import Blocked
+from eventconsumer_processor.leader.table import Committer
+from eventconsumer_processor.leader.tail import Pace, Segment, Tail
+from eventconsumer_processor.leader.task import View
 from eventconsumer_processor.sink.parquet import SCHEMA
 from eventconsumer_processor.sink.slots import Chain, EnqueuedRange
 from eventconsumer_processor.table import checkpoint
-from eventconsumer_processor.table.committer import Committer, Segment
 from eventconsumer_processor.table.log import TableLog
 from eventconsumer_storage.errors import StorageError, Unavailable
 from tests.support.confined import Here
@@ -45,6 +47,14 @@ class KilledStore(FakeBlobStore):
         if self.left < 0:
             raise Killed
         return super()._begin(operation, name)
+
+
+class Looking(Committer):
+    """A committer whose step looks for files, as `TableTask` does; the hub does not answer."""
+
+    async def advance(self, partitions: Sequence[str]) -> None:
+        await self._tail.follow(View(partitions), Pace(0.0))
+        await super().advance(partitions)
 
 
 class Table:
@@ -73,11 +83,9 @@ class Table:
         self.ends[partition] = start + events
 
     def committer(self, versions: int = 1000, **options: Any) -> Committer:
-        segments = [Segment("era", self.chain)]
         now = lambda: EPOCH + timedelta(seconds=self.seconds)  # noqa: E731
-        return Committer(
-            self.store, "p", "c1", segments, now=now, confined=Here(), checkpoint_versions=versions, **options
-        )
+        tail = Tail([Segment("era", self.chain, now)], now)
+        return Looking(self.store, "p", "c1", tail, now=now, confined=Here(), checkpoint_versions=versions, **options)
 
     def versions(self) -> list[list[dict[str, Any]]]:
         """The actions of each version in storage."""

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_processor.batch.rate_limit import A_ROUND, AT_ONCE, start_of, turn
+from eventconsumer_processor.leader.rate_limit import A_ROUND, AT_ONCE, start_of, turn
 
 ANSWERED_A_SECOND = 50  # by Event Hubs
 

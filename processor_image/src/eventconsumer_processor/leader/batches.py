@@ -6,7 +6,7 @@ manifest. `plan` decides when a batch starts and which files it contains.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import structlog
@@ -17,10 +17,12 @@ from eventconsumer_api.host_report import Problem
 from eventconsumer_api.v1alpha1 import FileFormat, FileLayout
 from eventconsumer_processor import problems
 from eventconsumer_processor.batch.log import BatchLog
-from eventconsumer_processor.batch.measure import Measure
 from eventconsumer_processor.batch.plan import SCHEDULE, WINDOW, freeze, take, trigger, unspent
 from eventconsumer_processor.batch.schedule import last_tick
-from eventconsumer_processor.batch.watermark import floor, of_windows
+from eventconsumer_processor.leader.lag import Backlog, Measure
+from eventconsumer_processor.leader.stage import Stage
+from eventconsumer_processor.leader.task import FIRST_SECONDS, MEASURE_SECONDS, Task, View
+from eventconsumer_processor.leader.watermark import floor, of_windows
 from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_storage.errors import Damaged
 
@@ -57,13 +59,18 @@ class Batcher:
         self._now = now
 
     async def plan(self) -> None:
-        """Publish the commits of parallel batches, then freeze the next batches that are due.
+        """Look for commit records, publish those of parallel batches, then freeze the next batches that are due.
+
+        Nothing is done before the files are known: see `Measure.restored`.
 
         At most `spark.batch.inFlight` batches are open.
 
         Raises:
             StorageError: The manifest was not written, or the outcome is unknown: plan again.
         """
+        if not self._measure.restored:
+            return
+        await self._measure.poll()
         when = self._config.batches
         damage = None if when is None else await self._publish()
         damage = self._measure.state.damage or damage
@@ -94,14 +101,12 @@ class Batcher:
     async def _freeze(self, when: BatchConfig, tick: datetime | None) -> bool:
         """Freeze the next batch if it is due; returns whether it is frozen."""
         measure, now = self._measure, self._now()
-        era = measure.due()
-        if era is None:
+        backlog = measure.backlog()
+        if backlog is None:
             return False
-        pending: Mapping[str, Sequence[Slot]] = {
-            partition: ledger.pending for partition, ledger in era.ledgers.items() if ledger.pending
-        }
+        account, pending = backlog.account, backlog.pending
         if when.trigger.window_seconds is not None:
-            pending = await asyncio.to_thread(self._of_windows, pending, timedelta(seconds=when.trigger.window_seconds))
+            pending = await asyncio.to_thread(_of_windows, backlog, timedelta(seconds=when.trigger.window_seconds))
             tick, reason = None, WINDOW if pending else ""
         else:
             oldest = min((slots[0] for slots in pending.values()), key=lambda slot: slot.committed_at, default=None)
@@ -111,15 +116,15 @@ class Batcher:
             return False
         # In a thread: a batch of many files takes seconds, and leases must be renewed meanwhile.
         files = await asyncio.to_thread(take, pending, when.limits, tick if reason == SCHEDULE else None)
-        watermark = await asyncio.to_thread(measure.without, era, files)
+        watermark = await asyncio.to_thread(backlog.without, files)
         manifest = await asyncio.to_thread(
             freeze,
             measure.state.last,
             files,
-            {partition: ledger.start for partition, ledger in era.ledgers.items()},
+            {partition: ledger.start for partition, ledger in account.ledgers.items()},
             resource=self._config.resource,
             chain=measure.identity,
-            incarnation=era.incarnation,
+            incarnation=account.incarnation,
             reason=reason,
             now=now,
             file_format=self._format(),
@@ -131,11 +136,35 @@ class Batcher:
         measure.froze(written)
         return True
 
-    def _of_windows(self, pending: Mapping[str, Sequence[Slot]], window: timedelta) -> dict[str, list[Slot]]:
-        """The files of complete windows."""
-        complete = self._measure.complete
-        return {} if complete is None else of_windows(pending, floor(complete, window))
-
     def _format(self) -> FileFormat:
         files = self._config.files
         return FileFormat.AVRO if files.layout is FileLayout.CAPTURE else files.format
+
+
+def _of_windows(backlog: Backlog, window: timedelta) -> dict[str, list[Slot]]:
+    """The files of complete windows."""
+    return {} if backlog.complete is None else of_windows(backlog.pending, floor(backlog.complete, window))
+
+
+class BatchesTask(Task):
+    """Freezes batches."""
+
+    name = "freeze batches"
+
+    def __init__(self, stage: Stage, measure: Measure) -> None:
+        """Create; sends no request."""
+        self._measure = measure
+        self._batcher = Batcher(stage.config, measure, stage.batches, now=stage.now)
+
+    @property
+    def pause(self) -> float:
+        """See `LeaderTask`."""
+        return MEASURE_SECONDS if self._measure.restored else FIRST_SECONDS
+
+    async def step(self, view: View) -> None:
+        """See `LeaderTask`."""
+        await self._batcher.plan()
+
+    def problems(self) -> list[Problem]:
+        """See `LeaderTask`."""
+        return self._batcher.problems

@@ -1,4 +1,4 @@
-"""Removes old files by `spec.sink.retention`: in the leading host, in steps, with the rules of `eventconsumer prune`.
+"""Removes old files by `spec.sink.retention`: in the leading host, or in the probe while no host runs, in steps.
 
 A cursor in storage, `<prefix>/_retention.json`, says up to where the files of each partition may be removed. Each step
 writes the cursor first, and then replaces the files before it by tombstones:
@@ -31,27 +31,29 @@ from eventconsumer_api.identity import RECORD_MAX_BYTES
 from eventconsumer_api.model import Report
 from eventconsumer_api.v1alpha1 import Retention as Limits
 from eventconsumer_api.wire.document import WireDocument
-from eventconsumer_processor.audit.container import StoreContainer
-from eventconsumer_processor.audit.tablelog import LogDamaged, LogGap, TableLog
-from eventconsumer_processor.audit.tableprune import MOST, refusal, remove_files
-from eventconsumer_processor.audit.tablestate import TableState
-from eventconsumer_processor.batch.lag import Era
 from eventconsumer_processor.batch.log import BatchLog, BatchState
 from eventconsumer_processor.batch.report import count
-from eventconsumer_processor.confined.reader import Confined
-from eventconsumer_processor.errors import CommandError
+from eventconsumer_processor.confined.reader import Confined, Reader
+from eventconsumer_processor.leader.lag import Measure
+from eventconsumer_processor.leader.stage import Stage
+from eventconsumer_processor.leader.tail import Follower, Tail
+from eventconsumer_processor.leader.task import FIRST_SECONDS, Task, View
 from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.notice.cursor import cursor_name, parsed, places_of
 from eventconsumer_processor.prune.rules import OldFile, Standing, Window, choose, reason_to_keep
-from eventconsumer_processor.prune.tombstones import AT_A_TIME, Content, Doomed, replace_with_tombstone
-from eventconsumer_processor.sink.slots import Chain, Slot
+from eventconsumer_processor.prune.tombstones import AT_A_TIME, Content, Doomed, remove_content, replace_with_tombstone
+from eventconsumer_processor.sink.slots import Slot
+from eventconsumer_processor.table.delta import TablePartition, TableState
+from eventconsumer_processor.table.log import TableLog, invalid
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged
 
 FIELD = "spec.sink.retention"
 FILES_IN_STEP = 500  # that are looked at in one step, all partitions
-FOLLOWED = 20  # files of a partition that are counted one by one; more are listed
+MOST = 1000  # files that one version removes from the table
+PAUSE_SECONDS = 600.0  # between two looks for files that are due
+MORE_SECONDS = 1.0  # the same, if more files are due than one step removes
 
 T = TypeVar("T")
 
@@ -192,9 +194,8 @@ class Retention:
         config: HostConfig,
         limits: Limits,
         chain: str,
-        era: Era,
+        tail: Tail,
         *,
-        eras: Sequence[str],
         batches: BatchLog,
         metrics: Metrics,
         now: Callable[[], datetime],
@@ -208,8 +209,7 @@ class Retention:
             config: The consumer.
             limits: `spec.sink.retention`.
             chain: Identity of the chain.
-            era: The newest segment.
-            eras: Incarnations of all segments.
+            tail: The files, whose ends are known.
             batches: The Spark batches.
             metrics: Counts removed files.
             now: Wall clock, in UTC.
@@ -221,14 +221,14 @@ class Retention:
         self._config = config
         self._limits = limits
         self._chain = chain
-        self._era = era
-        self._eras = frozenset(eras)
+        self._segment = tail.newest
+        self._incarnations = frozenset(segment.incarnation for segment in tail.segments)
         self._batches = batches
         self._metrics = metrics
         self._now = now
         self._check = check
         self._name = record_name(config.sink.prefix)
-        self._table = TableLog(StoreContainer(blobs), f"{config.sink.prefix}/", confined)
+        self._table = TableLog(blobs, config.sink.prefix, confined or Reader())
         self._record: RetentionRecord | None = None
         self._etag: str | None = None
         self._excluded: tuple[int, frozenset[str]] = (0, frozenset())  # by batches up to this number
@@ -267,8 +267,9 @@ class Retention:
             await self._step(partitions, leases, state)
         except Conflict as error:
             log.info("another host moved the cursor of retention", error=str(error))
-        except (LogDamaged, LogGap, CommandError) as error:
-            raise Blocked(FIELD, Reason.RETENTION_BLOCKED, f"old files are not removed: {error}") from error
+        except Blocked as error:
+            why = f"old files are not removed: {error.problem.message}"
+            raise Blocked(FIELD, Reason.RETENTION_BLOCKED, why) from error
 
     async def _step(self, partitions: Sequence[str], leases: Mapping[str, Lease], state: BatchState) -> None:
         self.more = False
@@ -325,7 +326,7 @@ class Retention:
         if self._config.batches is not None or state.last is not None:
             number = state.committed_number
             committed = await self._ends(state, number)
-            frozen = state.last.next if state.last and state.last.incarnation == self._era.incarnation else {}
+            frozen = state.last.next if state.last and state.last.incarnation == self._segment.incarnation else {}
             needs = replace(needs, committed=committed, frozen=frozen, excluded=await self._excluded_by(number))
         if self._config.notices is not None and keep:
             needs = replace(needs, noticed=await self._noticed())
@@ -336,7 +337,7 @@ class Retention:
         if state.last is None or number == 0:
             return {}
         manifest = await self._batches.manifest(number) if state.open else state.last
-        return manifest.next if manifest.incarnation == self._era.incarnation else {}
+        return manifest.next if manifest.incarnation == self._segment.incarnation else {}
 
     async def _excluded_by(self, number: int) -> frozenset[str]:
         """Paths of the files that committed batches up to this one excluded."""
@@ -361,32 +362,31 @@ class Retention:
         if record.chain != self._chain:
             return {}
         places = places_of(record).known.items()
-        newest = {name: place for name, place in places if place.incarnation == self._era.incarnation}
+        newest = {name: place for name, place in places if place.incarnation == self._segment.incarnation}
         return {name: place.next for name, place in newest.items() if place.next is not None}
 
     async def _table_now(self) -> TableState | None:
         """The Delta table; None: there is none.
 
         Raises:
-            CommandError: Files cannot be removed from it.
-            LogDamaged, LogGap: Its log cannot be read.
+            Blocked: Files cannot be removed from it, or its log is damaged.
             StorageError: A request failed.
         """
-        state = await self._table.read()
-        if state is None and self._config.table is not None:
-            state = TableState()  # hosts have not created it yet
-        if state is not None and state.version >= 0 and (reason := refusal(state)):
-            raise CommandError(reason)
+        state, _ = await self._table.read()
+        if state.version < 0:
+            return state if self._config.table is not None else None  # hosts have not created it yet
+        if reason := state.keeps_files:
+            raise invalid(reason)
         return state
 
     # --- the files ---
 
     async def _entry(self, record: RetentionRecord, partition: str) -> KeptFiles | None:
         """The files of a partition as far as they are known, with new ones counted; None: its chain has not begun."""
-        chain = self._era.chain(partition)
+        follower = self._segment.follower(partition)
         entry = record.partitions.get(partition)
         if entry is None:
-            start = await chain.start()
+            start = await follower.start()
             if start is None:
                 return None
             entry = KeptFiles(next=start, done=start)
@@ -394,7 +394,7 @@ class Retention:
             return entry.model_copy(update={"counted": None, "bytes": 0})
         if entry.counted is None or entry.counted < entry.next:
             entry = entry.model_copy(update={"counted": entry.next, "bytes": 0})
-        return await _counted(chain, entry)
+        return await _counted(follower, entry)
 
     async def _view(self, partition: str, kept: KeptFiles, lease: Lease | None, due: "_Due") -> _View:
         """The oldest files of a partition that may be removed.
@@ -405,21 +405,21 @@ class Retention:
             lease: Of the partition.
             due: The files that are due.
         """
-        chain, owner = self._era.chain(partition), (self._chain, self._era.incarnation, partition)
+        follower, place = self._segment.follower(partition), TablePartition(self._segment.incarnation, partition)
         files: list[OldFile] = []
         times: list[datetime | None] = []
         size, held = 0, ""
-        slot = await chain.at(kept.next)
+        slot = await follower.file(kept.next, fresh=True)
         while slot is not None and len(files) < due.most:
             skipped = slot.tombstone or due.needs.is_excluded(slot)
             if not skipped:
                 if size >= due.excess and (due.before is None or slot.committed_at >= due.before):
                     break
                 table = await due.table.get()
-                covered = None if table is None else table.positions.get(owner, -1)
+                covered = None if table is None else _covered(table, self._chain, place)
                 if held := reason_to_keep(due.needs.standing(partition, slot, lease, covered)):
                     break
-            following = await chain.at(slot.last + 1)
+            following = await follower.file(slot.last + 1, fresh=True)
             if following is None:
                 break
             content = slot.size or slot.removed
@@ -435,15 +435,15 @@ class Retention:
         """Remove the files before the cursor that still exist; returns the record that says so.
 
         Raises:
-            CommandError: The table does not allow it.
+            Blocked: The table does not allow it.
             StorageError: A request failed.
         """
         waiting = {name: each for name, each in record.partitions.items() if each.done < each.next}
         left = [
             (partition, slot)
             for partition, kept in waiting.items()
-            for slot in await _between(self._era.chain(partition), kept.done, kept.next)
-            if not slot.tombstone and not needs.is_excluded(slot)
+            for slot in await _between(self._segment.follower(partition), kept.done, kept.next)
+            if not needs.is_excluded(slot) and not (slot.tombstone and slot.path == self._name_of(partition, slot))
         ]
         for at in range(0, len(left), MOST):
             await self._remove(left[at : at + MOST])
@@ -455,26 +455,34 @@ class Retention:
 
     async def _remove(self, files: Sequence[tuple[str, Slot]]) -> None:
         """Remove files, at most `MOST`, from the table, and then replace them."""
-        now, limit, era = self._now(), asyncio.Semaphore(AT_A_TIME), self._era
+        now, limit, segment = self._now(), asyncio.Semaphore(AT_A_TIME), self._segment
 
         async def one(partition: str, slot: Slot) -> None:
             async with limit:
                 self._check()
-                name = era.chain(partition).path(slot.start)
+                if slot.tombstone:  # a host ended before it removed the content
+                    await remove_content(self._blobs, Content(slot.path, slot.etag))
+                    return
+                name = self._name_of(partition, slot)
                 inside = slot.path == name  # else the slot is a record that names the file
                 file = Doomed(name, slot.etag if inside else "", None if inside else Content(slot.path, slot.etag))
                 if not await replace_with_tombstone(self._blobs, file, now):
                     log.warning("a file changed and was not removed", file=name)
                     return
+                segment.follower(partition).replaced(slot.start)
                 self._metrics.retention_files.inc()
                 self._metrics.retention_bytes.inc(slot.size)
 
         self._check()
-        keys = [((era.incarnation, partition), slot.start) for partition, slot in files]
-        await remove_files(self._table, self._blobs, keys, now)
+        names = (self._name_of(partition, slot) for partition, slot in files)
+        await self._table.remove([name.removeprefix(self._table.root) for name in names], now, self._check)
         for failure in await asyncio.gather(*(one(*file) for file in files), return_exceptions=True):
             if isinstance(failure, BaseException):
                 raise failure
+
+    def _name_of(self, partition: str, slot: Slot) -> str:
+        """Blob name of a slot, which is not that of its events if the slot is a record."""
+        return self._segment.follower(partition).chain.path(slot.start)
 
     # --- the cursor ---
 
@@ -482,7 +490,7 @@ class Retention:
         """Read the cursor."""
         blob = await self._blobs.read(self._name, RECORD_MAX_BYTES)
         self._etag = blob.info.etag if blob else None
-        newest = self._era.incarnation
+        newest = self._segment.incarnation
         record = RetentionRecord(chain=self._chain, written_at=self._now(), incarnation=newest)
         if blob is not None:
             try:
@@ -491,7 +499,7 @@ class Retention:
                 raise Damaged(
                     f"cannot parse the cursor of retention, blob {self._name}: delete it, and hosts write it again"
                 ) from None
-            if found.chain == self._chain and found.incarnation not in self._eras:
+            if found.chain == self._chain and found.incarnation not in self._incarnations:
                 raise Damaged(
                     f"the cursor of retention, blob {self._name}, names a segment that this host does not know: the "
                     "host registers with it soon, or another program wrote the blob"
@@ -544,26 +552,63 @@ def moved(
     return record.model_copy(update={"partitions": dict(sorted(partitions.items())), "removed": removed})
 
 
-async def _counted(chain: Chain, entry: KeptFiles) -> KeptFiles:
+async def _counted(follower: Follower, entry: KeptFiles) -> KeptFiles:
     """The same files, with new ones counted."""
     position, size = entry.counted or entry.next, entry.bytes
-    for _ in range(FOLLOWED):
-        slot = await chain.at(position)
-        if slot is None:
-            break
+    async for slot in follower.files(position):
         position, size = slot.last + 1, size + slot.size + slot.removed
-    else:
-        async for slot in chain.walk():
-            if slot.start == position:
-                position, size = slot.last + 1, size + slot.size + slot.removed
     return entry.model_copy(update={"counted": position, "bytes": size})
 
 
-async def _between(chain: Chain, start: int, end: int) -> list[Slot]:
+def _covered(table: TableState, chain: str, place: TablePartition) -> int:
+    """The last sequence number of a partition that the table covers; -1: none."""
+    covered = table.covered(chain, place)
+    return -1 if covered is None else covered
+
+
+async def _between(follower: Follower, start: int, end: int) -> list[Slot]:
     """The files from one start up to another."""
     slots: list[Slot] = []
     position = start
-    while position < end and (slot := await chain.at(position)) is not None:
+    while position < end and (slot := await follower.file(position, fresh=True, look=True)) is not None:
         slots.append(slot)
         position = slot.last + 1
     return slots
+
+
+class RetentionTask(Task):
+    """Removes old files."""
+
+    name = "remove old files"
+
+    def __init__(self, stage: Stage, measure: Measure, limits: Limits, seconds: float = PAUSE_SECONDS) -> None:
+        """Create; sends no request.
+
+        Args:
+            stage: The surroundings.
+            measure: The measurement: all batches are known after the first one.
+            limits: `spec.sink.retention`.
+            seconds: Between two looks for files that are due.
+        """
+        self._measure = measure
+        self._seconds = seconds
+        self._retention = Retention(
+            stage.blobs, stage.config, limits, stage.chain, stage.tail, batches=stage.batches, metrics=stage.metrics,
+            now=stage.now, confined=stage.confined, check=stage.check,
+        )  # fmt: skip
+
+    @property
+    def pause(self) -> float:
+        """See `LeaderTask`."""
+        if self._measure.fleet is None:
+            return FIRST_SECONDS
+        return MORE_SECONDS if self._retention.more else self._seconds
+
+    async def step(self, view: View) -> None:
+        """See `LeaderTask`."""
+        if self._measure.fleet is not None:
+            await self._retention.step(view.partitions, view.leases, self._measure.state)
+
+    def report(self) -> Mapping[str, object]:
+        """See `LeaderTask`."""
+        return {"retention": self._retention.report}

@@ -1,6 +1,6 @@
 """What the protocol of a Delta table asks of a program that adds and removes whole files. Pure.
 
-Hosts add files, and prune removes them. Both write the same kind of actions, so one rule applies to both.
+Hosts add files and remove them. Both write the same kind of actions, so one rule applies to both.
 """
 
 from collections.abc import Iterable

@@ -1,12 +1,11 @@
-"""The state of the lag measurement: the chains of the consumer, and the end of each partition in the hub.
+"""The state of the lag measurement: the files of the consumer, and the end of each partition in the hub.
 
-A `Ledger` follows the chain of one partition: only files after the last known one are requested. `Heads` stores when
-each end was observed, which limits the age of the oldest event that is in no file without reading that event. Events
+A `Ledger` counts the files of one partition, which `tail` finds. `Heads` stores when each end was observed, which
+limits the age of the oldest event that is in no file without reading that event. Events
 that retention removed are not lag, independent of the checkpoint; they are a gap.
 """
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
@@ -14,20 +13,20 @@ from itertools import islice
 from eventconsumer_api.host_report import PartitionLag
 from eventconsumer_api.identity import EventMark
 from eventconsumer_api.v1alpha1 import Position, PositionType
+from eventconsumer_processor.leader.tail import STALE, Follower, Segment
 from eventconsumer_processor.sink import gaps
 from eventconsumer_processor.sink.gaps import GapReason
-from eventconsumer_processor.sink.slots import Chain, Slot
+from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_processor.source.hub import PartitionInfo
 
 LOOKS = 2000  # stored observations per partition: almost 3 hours at one in 5 s
-STALE = timedelta(seconds=60)  # an older response of the hub is not used
 
 
 @dataclass
 class Ledger:
-    """A partition's chain, followed up to `next`."""
+    """A partition's files, counted up to `next`."""
 
-    chain: Chain
+    follower: Follower
     start: int  # start of the first file that is in no batch
     next: int
     keep: bool = True  # store each file that is in no batch; else only count them
@@ -43,10 +42,11 @@ class Ledger:
     end: EventMark | None = None  # the last event in files, or before the first file; None: unknown
     end_sought: bool = False  # whether `end` is as known as it can be
 
-    async def follow(self) -> None:
-        """Request files from `next` on until none exists."""
-        while slot := await self.chain.at(self.next):
-            self.add(slot)
+    async def count(self, *, look: bool = False, many: bool = False) -> None:
+        """Add the files from `next` on; the options are those of `Follower.files`."""
+        async for slot in self.follower.files(self.next, look=look, many=many):
+            if slot.start == self.next:
+                self.add(slot)
 
     def add(self, slot: Slot) -> None:
         """Add the slot at `next`. Batches do not contain files that were pruned before the first batch."""
@@ -75,10 +75,10 @@ class Ledger:
         """
         if self.end_sought:
             return
-        slot = await self.chain.last_before(self.next - 1)
+        slot = await self.follower.chain.last_before(self.next - 1)
         if slot is not None:
             self.ends_with(slot)
-        elif (genesis := await self.chain.genesis()) is not None:
+        elif (genesis := await self.follower.chain.genesis()) is not None:
             self.end, self.end_sought = genesis.before, True
 
     def forget_last_event_time(self) -> None:
@@ -91,6 +91,7 @@ class Ledger:
             self._count(self.pending.popleft(), -1)
         self.start = max(self.start, position)
         if self.next < position:  # another host froze the batch and knew more files
+            self.follower.reach(position)
             self.next, self.last_event_time = position, None
             self.end, self.end_sought = None, False
 
@@ -105,27 +106,31 @@ class Ledger:
 
 
 @dataclass
-class Era:
-    """The files of one segment of the chain.
+class Account:
+    """The ledgers of one segment.
 
     Attributes:
-        incarnation: Name of their folder.
-        chain: Factory of chains by partition.
+        segment: Its files.
         ledgers: By partition, for partitions whose chain has begun.
-        complete: Whether all files are known: the segment has ended.
+        complete: Whether all files are counted: the segment has ended.
     """
 
-    incarnation: str
-    chain: Callable[[str], Chain]
+    segment: Segment
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     complete: bool = False
 
-    def add(self, ledger: Ledger) -> None:
-        """Add the ledger of one partition."""
-        self.ledgers[ledger.chain.partition] = ledger
+    @property
+    def incarnation(self) -> str:
+        """Name of the folder of the files."""
+        return self.segment.incarnation
+
+    @property
+    def pending(self) -> dict[str, tuple[Slot, ...]]:
+        """The files in no batch as they are now, by partition; partitions without any are absent."""
+        return {partition: tuple(ledger.pending) for partition, ledger in self.ledgers.items() if ledger.pending}
 
     def mark_complete(self) -> None:
-        """Record that all files of the segment are known."""
+        """Record that all files of the segment are counted."""
         self.complete = True
 
 

@@ -9,23 +9,30 @@ record of the next segment. A file that is missing is thereby never mistaken for
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from random import Random
+from typing import Protocol
 
 import structlog
 
 from eventconsumer_api.errors import Blocked, EventConsumerError
-from eventconsumer_api.host_report import COUNT_MAX, NoticesReport
+from eventconsumer_api.host_config import NoticesConfig
+from eventconsumer_api.host_report import COUNT_MAX, NoticesReport, Problem
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.v1alpha1 import NoticeFormat
+from eventconsumer_processor import problems
 from eventconsumer_processor.errors import NoticeFailed
+from eventconsumer_processor.leader.lag import Measure
+from eventconsumer_processor.leader.stage import Stage
+from eventconsumer_processor.leader.tail import Follower, Segment, Tail
+from eventconsumer_processor.leader.task import Task, View
 from eventconsumer_processor.metrics import Metrics
 from eventconsumer_processor.notice import pace
 from eventconsumer_processor.notice.cursor import Cursor, Place, Places
 from eventconsumer_processor.notice.message import Message, Origin, message
 from eventconsumer_processor.notice.pace import Failing, Failure
-from eventconsumer_processor.sink.slots import Chain, Slot
+from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_storage.errors import Damaged, StorageError
 
 PARTITIONS_AT_ONCE = 8
@@ -35,38 +42,35 @@ _READ, _SAVE = "read cursor", "write cursor"  # in place of a partition
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True)
-class Extent:
-    """The files of one segment.
+class Receiver(Protocol):
+    """The receiver of notices; see `notice.endpoint`."""
 
-    Attributes:
-        incarnation: Name of their folder.
-        chain: Factory of chains by partition.
-        next: Partition id -> end of its files; None: unknown, look for files until there is none.
-    """
+    async def post(self, message: Message) -> None:
+        """Send a notice; raises `NoticeFailed` or `Blocked`."""
 
-    incarnation: str
-    chain: Callable[[str], Chain]
-    next: Mapping[str, int | None]
+    async def close(self) -> None:
+        """Close connections."""
 
 
-def waiting(extents: Sequence[Extent], places: Places) -> list[str]:
+def waiting(newest: Segment, partitions: Sequence[str], places: Places, *, look: bool) -> list[str]:
     """PURE: the partitions that may have files without an acknowledged notice.
 
     Args:
-        extents: The segments of the chain, the newest last.
+        newest: The newest segment of the chain.
+        partitions: All partition ids.
         places: Up to where notices are acknowledged.
+        look: Files that are not known count, too.
     """
-    newest = extents[-1]
+    ends = newest.ends
 
     def may_have(partition: str) -> bool:
         place = places.of(partition)
         if place.incarnation != newest.incarnation:
             return True
-        end = newest.next.get(partition, -1)  # absent: no host has opened the partition yet
-        return end is None or end > (-1 if place.next is None else place.next)
+        end = ends.get(partition, -1)  # absent: no host has opened the partition yet
+        return look or end > (-1 if place.next is None else place.next)
 
-    return sorted(name for name in {*places.known, *(name for each in extents for name in each.next)} if may_have(name))
+    return sorted(name for name in {*places.known, *partitions} if may_have(name))
 
 
 class Notifier:
@@ -78,7 +82,9 @@ class Notifier:
         kind: NoticeFormat,
         post: Callable[[Message], Awaitable[None]],
         cursor: Cursor,
+        tail: Tail,
         *,
+        look: bool = False,
         now: Callable[[], datetime],
         clock: Callable[[], float],
         rng: Random,
@@ -92,6 +98,8 @@ class Notifier:
             kind: Format of the notices.
             post: Sends one notice; raises `NoticeFailed` or `Blocked`.
             cursor: Up to where notices are acknowledged; it is read again.
+            tail: The files.
+            look: Look for files that are not known, too; and begin no cursor.
             now: Wall clock, in UTC.
             clock: Seconds, for durations.
             rng: Varies pauses.
@@ -103,6 +111,8 @@ class Notifier:
         self._kind = kind
         self._post = post
         self._cursor = cursor
+        self._tail = tail
+        self._look = look
         self._now = now
         self._clock = clock
         self._rng = rng
@@ -132,53 +142,46 @@ class Notifier:
         """The failure that somebody must act on."""
         return pace.problem(self._failing.values(), self._clock())
 
-    async def run(self, extents: Callable[[], Sequence[Extent]]) -> None:
-        """Send notices until cancelled.
+    async def step(self, partitions: Sequence[str]) -> None:
+        """Take the results of the last step, and start to send the notices that are due.
 
         Args:
-            extents: The segments of the chain, the newest last; empty: not known yet.
+            partitions: All partition ids.
 
         Raises:
             LeaseLost: This host must not send any more.
         """
-        try:
-            while True:
-                self._check()
-                if found := extents():
-                    await self._start(found, begin=True)
-                await asyncio.sleep(LOOK_SECONDS)
-                await self._collect(found)
-        finally:
-            self._cancel()
+        self._check()
+        await self._collect()
+        await self._start(partitions)
 
-    async def advance(self, extents: Sequence[Extent], *, begin: bool = True) -> None:
+    async def advance(self, partitions: Sequence[str]) -> None:
         """Send the notices of each partition until its last file, or until one fails.
 
         Args:
-            extents: The segments of the chain, the newest last.
-            begin: If there is no cursor, begin at the ends of the newest segment; otherwise send nothing.
+            partitions: All partition ids.
 
         Raises:
             LeaseLost: This host must not send any more.
         """
         try:
-            await self._start(extents, begin=begin)
+            await self._start(partitions)
             while self._tasks:
                 await asyncio.wait(self._tasks.values(), timeout=LOOK_SECONDS)
-                await self._collect(extents)
+                await self._collect()
             await self._save(last=True)
         finally:
-            self._cancel()
+            self.cancel()
 
-    async def _start(self, extents: Sequence[Extent], *, begin: bool) -> None:
+    async def _start(self, partitions: Sequence[str]) -> None:
         """Start to send the notices of each partition that has some and is due."""
-        newest = extents[-1]
-        ends = {name: Place(newest.incarnation, end) for name, end in newest.next.items() if end is not None}
-        first = Places(newest.incarnation, ends) if begin else None
+        segments, newest = self._tail.segments, self._tail.newest
+        ends = {name: Place(newest.incarnation, end) for name, end in newest.ends.items()}
+        first = None if self._look else Places(newest.incarnation, ends)
         if not pace.due([_READ], self._failing, (), self._clock()):
             return
         try:
-            known = await self._cursor.read([each.incarnation for each in extents], first)
+            known = await self._cursor.read([each.incarnation for each in segments], first)
         except StorageError as error:
             self._failed(_READ, error)
             return
@@ -187,80 +190,81 @@ class Notifier:
         places = self._cursor.places
         if not known or places is None or _SAVE in self._failing:
             return
-        names = waiting(extents, places)
+        names = waiting(newest, partitions, places, look=self._look)
         for name in self._failing.keys() - {*names, _READ, _SAVE}:  # another host has sent them
             self._over(name)
         self._oldest = {name: time for name, time in self._oldest.items() if name in names}
         for name in pace.due(names, self._failing, self._tasks, self._clock()):
-            self._tasks[name] = asyncio.create_task(self._follow(name, extents))
-        self._count_pending(extents)
+            self._tasks[name] = asyncio.create_task(self._send_all(name))
+        self._count_pending()
 
-    async def _collect(self, extents: Sequence[Extent]) -> None:
+    async def _collect(self) -> None:
         """Take the results of partitions that are at their end or failed, and write the cursor."""
         for name, task in [(name, task) for name, task in self._tasks.items() if task.done()]:
             del self._tasks[name]
             task.result()
         await self._save()
-        if extents:
-            self._count_pending(extents)
+        self._count_pending()
 
-    def _cancel(self) -> None:
+    def cancel(self) -> None:
+        """Stop to send."""
         for task in self._tasks.values():
             task.cancel()
         self._tasks.clear()
 
-    async def _follow(self, partition: str, extents: Sequence[Extent]) -> None:
+    async def _send_all(self, partition: str) -> None:
         """Send the notices of one partition, in order, until one fails."""
         try:
-            while _SAVE not in self._failing and (found := await self._next(partition, extents)) is not None:
-                extent, slot = found
-                after = Place(extent.incarnation, slot.last + 1)
+            while _SAVE not in self._failing and (found := await self._next(partition)) is not None:
+                segment, slot = found
+                after = Place(segment.incarnation, slot.last + 1)
                 if not slot.tombstone:  # the content of a pruned file does not exist any more
                     self._oldest[partition] = slot.committed_at
                     async with self._slots:
                         if not self._cursor.has_passed(partition, after):  # another host has sent it meanwhile
-                            await self._send(extent.incarnation, partition, slot)
+                            await self._send(segment.incarnation, partition, slot)
                 self._cursor.move(partition, after)
                 self._oldest.pop(partition, None)
                 self._over(partition)
         except (NoticeFailed, StorageError, Blocked) as error:
             self._failed(partition, error)
 
-    async def _next(self, partition: str, extents: Sequence[Extent]) -> tuple[Extent, Slot] | None:
+    async def _next(self, partition: str) -> tuple[Segment, Slot] | None:
         """The first file of a partition without an acknowledged notice; None: there is none yet.
 
         Raises:
             Damaged: A file is missing, or is not a file of the chain.
             StorageError: A request failed.
         """
-        names = [extent.incarnation for extent in extents]
+        segments = self._tail.segments
+        names = [segment.incarnation for segment in segments]
         while (places := self._cursor.places) is not None:
             place = places.of(partition)
             number = names.index(place.incarnation)
-            extent, later = extents[number], extents[number + 1 :]
-            chain, position = extent.chain(partition), place.next
+            segment, later = segments[number], segments[number + 1 :]
+            follower, position = segment.follower(partition), place.next
             if position is None:
-                position = await chain.start()
-            slot = None if position is None else await self._at(chain, position, extent.next.get(partition), later)
+                position = await follower.start()
+            slot = None if position is None else await self._file(follower, position, later)
             if slot is not None:
-                return extent, slot
+                return segment, slot
             if not later:
                 return None
             self._cursor.move(partition, Place(later[0].incarnation))
         return None
 
-    async def _at(self, chain: Chain, position: int, end: int | None, later: Sequence[Extent]) -> Slot | None:
+    async def _file(self, follower: Follower, position: int, later: Sequence[Segment]) -> Slot | None:
         """The file at a position; None: the segment has no further file now."""
-        if not later and end is not None and position >= end:
-            return None
-        slot = await chain.at(position)
+        slot = await follower.file(position, look=self._look or bool(later))
         if slot is not None:
             return slot
+        chain = follower.chain
         if later:
             # A partition that the hub of the next segment does not have was not sealed.
-            ended = later[0].chain(chain.partition).opening is None or await chain.is_sealed(position)
+            opening = later[0].follower(chain.partition).chain.opening
+            ended = opening is None or await chain.is_sealed(position)
         else:
-            ended = end is None
+            ended = follower.end is None or position >= follower.end
         if not ended:
             raise Damaged(f"file {chain.path(position)} is missing, so its notice cannot be sent: restore it")
         return None
@@ -296,14 +300,87 @@ class Notifier:
         if times := self._throttle.over(name):
             log.info("notices are acknowledged again", of=name, failures=times)
 
-    def _count_pending(self, extents: Sequence[Extent]) -> None:
+    def _count_pending(self) -> None:
         """Count the sequence numbers in files without an acknowledged notice, as far as they are known."""
         places, pending = self._cursor.places, 0
         if places is None:
             return
-        for extent in extents:
-            for name, end in extent.next.items():
+        for segment in self._tail.segments:
+            for name, end in segment.ends.items():
                 place = places.of(name)
-                if end is not None and place.incarnation == extent.incarnation and place.next is not None:
+                if place.incarnation == segment.incarnation and place.next is not None:
                     pending += max(0, end - place.next)
         self._pending = min(pending, COUNT_MAX)
+
+
+class NoticesTask(Task):
+    """Sends notices about new files."""
+
+    name = "send notices"
+    pause = LOOK_SECONDS
+
+    def __init__(
+        self,
+        stage: Stage,
+        measure: Measure,
+        config: NoticesConfig,
+        cursor: Cursor,
+        *,
+        endpoint: Callable[[NoticesConfig], Receiver],
+        lead: Callable[[], AbstractAsyncContextManager[bool]],
+    ) -> None:
+        """Create; sends no request.
+
+        Args:
+            stage: The surroundings.
+            measure: The measurement: notices begin after the first one.
+            config: `spec.sink.notices`.
+            cursor: What this host knows to be acknowledged.
+            endpoint: Opens the receiver.
+            lead: Takes the leader lease in a host that stops; yields whether this host may act.
+        """
+        self._stage = stage
+        self._measure = measure
+        self._config = config
+        self._endpoint = endpoint
+        self._cursor = cursor
+        self._lead = lead
+        self._receiver: Receiver | None = None
+        self._notifier: Notifier | None = None
+
+    async def step(self, view: View) -> None:
+        """See `LeaderTask`."""
+        self._notifier = self._notifier or self._begin()
+        if self._measure.fleet is not None:  # the ends of the files are known
+            await self._notifier.step(view.partitions)
+
+    def _begin(self, *, look: bool = False) -> Notifier:
+        stage = self._stage
+        self._receiver = self._receiver or self._endpoint(self._config)
+        origin = Origin(stage.blobs.url, stage.prefix, stage.chain, stage.info.name)
+        return Notifier(
+            origin, self._config.format, self._receiver.post, self._cursor, stage.tail, look=look, now=stage.now,
+            clock=stage.clock, rng=stage.rng, metrics=stage.metrics, check=stage.check,
+        )  # fmt: skip
+
+    def report(self) -> Mapping[str, object]:
+        """See `LeaderTask`."""
+        return {"notices": self._notifier.report if self._notifier else None}
+
+    def problems(self) -> list[Problem]:
+        """See `LeaderTask`."""
+        failure = self._notifier.problem if self._notifier else None
+        return [problems.of(self._stage.config, problems.SINK, failure)] if failure else []
+
+    async def rest(self, view: View) -> None:
+        """See `LeaderTask`. Only if no other host leads; if that fails, a later leader sends them."""
+        async with self._lead() as leads:
+            if leads:
+                await self._begin(look=True).advance(view.partitions)
+
+    async def end(self) -> None:
+        """See `LeaderTask`."""
+        if self._notifier:
+            self._notifier.cancel()
+        if self._receiver:
+            await self._receiver.close()

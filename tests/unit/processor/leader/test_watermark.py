@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.identity import EventMark
 from eventconsumer_api.watermark import WatermarkRecord, watermark_name
-from eventconsumer_processor.batch.lag import Era, Ledger
-from eventconsumer_processor.batch.measure import Measure
-from eventconsumer_processor.batch.watermark import (
+from eventconsumer_processor.leader.lag import Measure
+from eventconsumer_processor.leader.ledger import Account, Ledger
+from eventconsumer_processor.leader.tail import Follower, Segment
+from eventconsumer_processor.leader.watermark import (
     MARGIN,
     STEP,
     Complete,
@@ -30,7 +31,7 @@ from eventconsumer_processor.source.hub import PartitionInfo
 from eventconsumer_storage.errors import Damaged, Unavailable
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.virtual import virtual
-from tests.unit.processor.batch.test_batcher import commit, manifest, planner, world_of
+from tests.unit.processor.leader.test_batches import commit, manifest, planner, world_of
 from tests.unit.processor.measuring import TimedHub, World, now
 from tests.unit.processor.stage import virtual_clock
 
@@ -47,7 +48,7 @@ def slot(start: int, earliest: datetime, latest: datetime, last: int | None = No
 
 def ledger(*slots: Slot, start: int = 0, before: EventMark | None = None) -> Ledger:
     """A partition with these files, of which nothing is unknown."""
-    found = Ledger(World(TimedHub(1)).chain("0"), start, start)
+    found = Ledger(Follower(World(TimedHub(1)).chain("0"), now), start, start)
     found.end, found.end_sought = before, True
     for each in slots:
         found.add(each)
@@ -238,7 +239,7 @@ async def test_a_new_leader_finds_the_last_event_of_files_that_are_in_batches() 
     "overrides",
     [
         {"processing": {"handler": "shop:Orders", "handlerMode": "Replace"}},
-        {"replay": {"name": "again", "partitions": ["0"]}},
+        {"replay": {"nonce": "again", "partitions": ["0"]}},
     ],
 )
 async def test_without_files_and_in_a_replay_there_is_no_watermark(overrides: dict[str, Any]) -> None:
@@ -427,8 +428,9 @@ async def test_files_of_an_ended_segment_wait_for_a_batch_too() -> None:
     await world.drain("0", 9)
     measure = await world.measure()
     await world.report(measure)
-    first = measure.eras[0]
-    measure.eras.append(Era("next", world.chain))
+    measure.accounts.append(Account(Segment("next", world.chain, now)))
     measure.complete = now()
-    assert measure.without(measure.eras[1], {}) == world.hub.newest["0"]
-    assert measure.without(first, {"0": list(first.ledgers["0"].pending)}) == now()
+    backlog = measure.backlog()
+    assert backlog is not None and backlog.account is measure.accounts[0]
+    assert backlog.without({}) == world.hub.newest["0"]
+    assert backlog.without(backlog.pending) == now()

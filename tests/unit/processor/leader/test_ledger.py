@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.host_report import PartitionLag
 from eventconsumer_api.v1alpha1 import Position, PositionType
-from eventconsumer_processor.batch.lag import LOOKS, STALE, Heads, first_wanted, lag_of
+from eventconsumer_processor.leader.ledger import LOOKS, STALE, Heads, first_wanted, lag_of
 from eventconsumer_processor.source.hub import PartitionInfo
 from tests.support.fakes.hub import CREATED as NOW
 

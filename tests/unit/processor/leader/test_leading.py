@@ -96,9 +96,13 @@ async def test_files_are_announced_in_order_soon_after_they_are_written(fleet: F
     assert len(receiver.got) > 1
     (host,) = fleet.hosts.values()
     assert host.leader
-    await until(lambda: bool(host.leader and host.leader.fleet and host.leader.fleet.notices), 10)
-    assert host.leader.fleet and host.leader.fleet.notices
-    assert host.leader.fleet.notices.pending_events == 0
+    leader = host.leader
+
+    def all_reported() -> bool:
+        fleet = leader.fleet
+        return fleet is not None and fleet.notices is not None and fleet.notices.pending_events == 0
+
+    await until(all_reported, 10)
 
 
 @leading
@@ -155,7 +159,7 @@ def test_a_host_that_stops_sends_the_rest_unless_another_one_leads(order: int) -
             publish(fleet)
             await until(fleet.drained, 60)
         asked = len(receiver.asked)
-        await first.leader.notify_rest()
+        await first.leader.rest()
         if order == 1:
             assert receiver.got[len(sent) :] == [start for start in firsts(fleet) if start not in sent]
         else:
@@ -169,11 +173,11 @@ async def test_the_rest_of_an_ended_segment_is_announced_although_batches_are_in
     receiver, newest = Receiver(), incarnation(INFO)
     fleet = Fleet(FakeHub(1), leading=True, endpoint=lambda _: receiver, earlier=["before"])
     receiver.open = 1
-    for era, first in (("before", 0), (newest, 500)):
-        chain = fleet.chain("0", era)
+    for folder, first in (("before", 0), (newest, 500)):
+        chain = fleet.chain("0", folder)
         await chain.begin(first)
         for start in (first, first + 10):
-            await chain.put(draft(start, start + 9, f"{era}-{start}"), b"x")
+            await chain.put(draft(start, start + 9, f"{folder}-{start}"), b"x")
     await fleet.chain("0", "before").seal(20, b"")
     slots = await fleet.chain("0", newest).listed()
     batch = freeze(

@@ -1,14 +1,13 @@
 """Registers new files in the table, in chain order in each partition, all partitions in one commit.
 
-Any number of committers may run at once: see `delta`. A committer looks for the file after the last one that it knows,
-and commits what it has found. What the table covers is only known from the table's log, so a committer that was killed,
-or whose answer was lost, needs no other record.
+Any number of committers may run at once: see `delta`. A committer takes the files after those that the table covers
+(`tail` finds them), and commits them. What the table covers is only known from the table's log, so a committer that was
+killed, or whose answer was lost, needs no other record.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from uuid import uuid4
 
@@ -16,29 +15,24 @@ import structlog
 
 from eventconsumer_api.host_report import COUNT_MAX, TableReport
 from eventconsumer_processor.confined.reader import Confined
-from eventconsumer_processor.sink.slots import Chain, Slot
+from eventconsumer_processor.leader.stage import Stage
+from eventconsumer_processor.leader.tail import Follower, Pace, Segment, Tail
+from eventconsumer_processor.leader.task import Task, View
+from eventconsumer_processor.sink.slots import Slot
 from eventconsumer_processor.table import checkpoint
-from eventconsumer_processor.table.delta import Place, Registration, TableState, new_table
+from eventconsumer_processor.table.delta import Registration, TablePartition, TableState, new_table
 from eventconsumer_processor.table.log import TableLog, invalid
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import StorageError
 
 FILES_AT_ONCE = 5000  # in one commit: about 2 MB
-FOLLOWED = 20  # files of a partition that are looked for one by one; more are listed
+QUIET_SECONDS = 60.0  # after a file; until then, further ones are looked for although the hub had no event before
 LOOKS_AT_ONCE = 16  # requests
 CHECKPOINT_VERSIONS = 100  # between two checkpoints of a small table
 CHECKPOINT_FILES = 1000  # files of the table for each further version between two checkpoints
 LOG_VERSIONS = 100_000  # in the log at most, and those up to a checkpoint: a listing of them takes 20 requests
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class Segment:
-    """The files of one segment of the chain: the name of their folder, and a factory of chains by partition."""
-
-    incarnation: str
-    chain: Callable[[str], Chain]
 
 
 class Committer:
@@ -49,7 +43,7 @@ class Committer:
         blobs: BlobStore,
         prefix: str,
         chain: str,
-        segments: Sequence[Segment],
+        tail: Tail,
         *,
         now: Callable[[], datetime],
         confined: Confined,
@@ -62,7 +56,7 @@ class Committer:
             blobs: The container of the files.
             prefix: Their folder, the root of the table.
             chain: Identity of the chain.
-            segments: Its segments, the newest last.
+            tail: Its files.
             now: Wall clock, in UTC.
             confined: Reads what others may have written.
             check: Called before each commit; raises if this host must not write any more.
@@ -70,19 +64,18 @@ class Committer:
         """
         self._log = TableLog(blobs, prefix, confined)
         self._chain = chain
-        self._segments = segments
+        self._tail = tail
         self._now = now
         self._check = check
         self._checkpoint_versions = checkpoint_versions
         self._state: TableState | None = None
         self._checkpoint = -1  # version of the last checkpoint that is known or was tried
-        self._starts: dict[Place, int] = {}
-        self._waiting: dict[Place, deque[Slot]] = {}  # files that the table does not cover, without a hole
+        self._waiting: dict[TablePartition, deque[Slot]] = {}  # files that the table does not cover, without a hole
         self._ended: set[str] = set()  # old segments that the table covers
         self._committed_at: datetime | None = None
 
     async def advance(self, partitions: Sequence[str]) -> None:
-        """Register all files that exist, and create the table if there is none.
+        """Register all files that are known, and create the table if there is none.
 
         Args:
             partitions: All partition ids.
@@ -101,7 +94,7 @@ class Committer:
             if registration is None:
                 break
             await self._commit(registration.content(self._log.root, self._now()))
-        self._ended.update(segment.incarnation for segment in self._segments[:-1])
+        self._ended.update(segment.incarnation for segment in self._tail.segments[:-1])
         await self._write_checkpoint()
 
     @property
@@ -132,43 +125,30 @@ class Committer:
 
         async def look(segment: Segment, partition: str) -> None:
             async with limit:
-                await self._follow(Place(segment.incarnation, partition), segment.chain(partition))
+                await self._take(segment, partition)
 
-        wanted = [segment for segment in self._segments if segment.incarnation not in self._ended]
+        wanted = [segment for segment in self._tail.segments if segment.incarnation not in self._ended]
         looks = (look(segment, partition) for segment in wanted for partition in partitions)
         results = await asyncio.gather(*looks, return_exceptions=True)
         for failed in (result for result in results if isinstance(result, BaseException)):
             raise failed
 
-    async def _follow(self, place: Place, chain: Chain) -> None:
-        """Find the files of a partition after the last one that is known."""
+    async def _take(self, segment: Segment, partition: str) -> None:
+        """Take the files of a partition after the last one that waits."""
+        follower = segment.follower(partition)
+        place = TablePartition(segment.incarnation, partition)
         waiting = self._waiting.setdefault(place, deque())
-        position = waiting[-1].last + 1 if waiting else await self._position(place, chain)
+        position = waiting[-1].last + 1 if waiting else await self._position(place, follower)
         if position is None:
             return  # no host has opened the partition yet
-        for _ in range(FOLLOWED):
-            slot = await chain.at(position)
-            if slot is None:
-                return
+        async for slot in follower.files(position, look=segment is not self._tail.newest):
             waiting.append(slot)
-            position = slot.last + 1
-        listed = {slot.start: slot for slot in await chain.listed()}
-        while slot := listed.get(position):
-            waiting.append(slot)
-            position = slot.last + 1
 
-    async def _position(self, place: Place, chain: Chain) -> int | None:
+    async def _position(self, place: TablePartition, follower: Follower) -> int | None:
         """The sequence number from which on the table has no events; None if the chain has not begun."""
         assert self._state is not None  # noqa: S101 - read before
         covered = self._state.covered(self._chain, place)
-        if covered is not None:
-            return covered + 1
-        if place not in self._starts:
-            start = await chain.start()
-            if start is None:
-                return None
-            self._starts[place] = start
-        return self._starts[place]
+        return await follower.start() if covered is None else covered + 1
 
     def _next(self) -> Registration | None:
         """The next commit; None: nothing is left to register.
@@ -177,7 +157,7 @@ class Committer:
             Blocked: The table needs another writer.
         """
         assert self._state is not None  # noqa: S101 - read before
-        chosen: dict[Place, tuple[Slot, ...]] = {}
+        chosen: dict[TablePartition, tuple[Slot, ...]] = {}
         left = FILES_AT_ONCE
         for place, waiting in self._waiting.items():
             if waiting and left:
@@ -223,3 +203,42 @@ class Committer:
                 await checkpoint.remove_old_versions(self._log, self._now() - kept, state.version - LOG_VERSIONS)
         except (StorageError, ValueError) as error:  # readers need more requests meanwhile
             log.warning("failed to write a checkpoint of the table, or to remove old versions", error=str(error))
+
+
+class TableTask(Task):
+    """Registers new files."""
+
+    name = "register files in the table"
+
+    def __init__(self, stage: Stage, seconds: float, checkpoint_versions: int = CHECKPOINT_VERSIONS) -> None:
+        """Create; sends no request.
+
+        Args:
+            stage: The surroundings.
+            seconds: Between two commits.
+            checkpoint_versions: Versions between two checkpoints of a small table.
+        """
+        self._tail = stage.tail
+        self._seconds = seconds
+        self._committer = Committer(
+            stage.blobs, stage.prefix, stage.chain, stage.tail, now=stage.now, confined=stage.confined,
+            check=stage.check, checkpoint_versions=checkpoint_versions,
+        )  # fmt: skip
+
+    @property
+    def pause(self) -> float:
+        """See `LeaderTask`."""
+        return self._seconds
+
+    async def step(self, view: View) -> None:
+        """See `LeaderTask`. Where the hub has events that no file has, each step looks for a file."""
+        await self._tail.follow(view, Pace(0.0, QUIET_SECONDS))
+        await self._committer.advance(view.partitions)
+
+    def report(self) -> Mapping[str, object]:
+        """See `LeaderTask`."""
+        return {"table": self._committer.report}
+
+    async def rest(self, view: View) -> None:
+        """See `LeaderTask`. If that fails, a later leader does it."""
+        await self.step(view)

@@ -1,38 +1,42 @@
-"""Measures the lag of a consumer: follows its files in storage, and compares them with the ends of the partitions.
+"""Measures the lag of a consumer: counts its files in storage, and compares them with the ends of the partitions.
 
 The leading host measures, and the probe while no host runs. A measurement writes nothing, opens no link and acquires no
-lease. Its state is derived from storage at the start.
+lease. Its state is derived from storage at the start. Other tasks read it: `batches` takes the files that are in no
+batch, `watermark` what is complete, and `notices` and `retention` wait for the first report.
+
+Tasks run side by side. So what another task computes from more than one value is taken from here at once, without a
+pause in between: `complete` never counts a file that `accounts` do not have.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import structlog
 
 from eventconsumer_api.batch import BatchManifest, Totals
-from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.host_report import FleetReport, PartitionLag, Problem
-from eventconsumer_api.identity import EventMark, HubSegment
+from eventconsumer_api.identity import EventMark
 from eventconsumer_api.log_throttle import LogThrottle
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, HandlerMode
 from eventconsumer_api.watermark import WatermarkRecord
 from eventconsumer_processor import problems
-from eventconsumer_processor.batch.lag import Era, Heads, Ledger, first_wanted, lag_of
-from eventconsumer_processor.batch.log import BatchLog, BatchState
-from eventconsumer_processor.batch.plan import Waiting
-from eventconsumer_processor.batch.rate_limit import start_of, turn
+from eventconsumer_processor.batch.log import BatchState
+from eventconsumer_processor.batch.plan import Waiting, later
 from eventconsumer_processor.batch.report import count
-from eventconsumer_processor.batch.watermark import MARGIN, Complete, later, not_taken, of_partition, without
 from eventconsumer_processor.errors import SourceError
-from eventconsumer_processor.lease.model import Lease, Listing
+from eventconsumer_processor.leader.ledger import Account, Heads, Ledger, first_wanted, lag_of
+from eventconsumer_processor.leader.rate_limit import start_of, turn
+from eventconsumer_processor.leader.stage import Stage, view_of
+from eventconsumer_processor.leader.tail import Pace
+from eventconsumer_processor.leader.task import Partitions, Task, View
+from eventconsumer_processor.leader.watermark import MARGIN, Complete, not_taken, of_partition, without
+from eventconsumer_processor.lease.model import Lease
 from eventconsumer_processor.partition import marks
-from eventconsumer_processor.sink.chains import chains_of
 from eventconsumer_processor.sink.slots import Slot
-from eventconsumer_processor.source.hub import Hub, HubInfo, PartitionInfo
-from eventconsumer_processor.table.committer import Segment
-from eventconsumer_storage.blobs import BlobStore
+from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
 from eventconsumer_storage.errors import Damaged
 
 # Normally the checkpoint after a file reveals the file. If the checkpoint is written later or fails, one request looks
@@ -43,14 +47,30 @@ OFTEN_LOOK_SECONDS = 10.0  # for policies that write checkpoints later than file
 log = structlog.get_logger(__name__)
 
 
-def eras_of(config: HostConfig, info: HubInfo, segments: Sequence[HubSegment], blobs: BlobStore) -> list[Era]:
-    """The files of each segment, the newest last; sends no request."""
-    return [Era(segment.incarnation, chains_of(config, info, segment, blobs)) for segment in segments]
+@dataclass(frozen=True)
+class Backlog:
+    """The files in no batch at one moment.
 
+    Attributes:
+        account: The segment of the next batch: the oldest one with such files.
+        pending: Its files, in chain order, by partition.
+        others: Those of the other segments.
+        complete: All events that were enqueued before are in files; None: unknown.
+    """
 
-def segments_of(eras: Sequence[Era]) -> list[Segment]:
-    """The segments of a chain as the table needs them."""
-    return [Segment(era.incarnation, era.chain) for era in eras]
+    account: Account
+    pending: Mapping[str, Sequence[Slot]]
+    others: Sequence[Mapping[str, Sequence[Slot]]]
+    complete: datetime | None
+
+    def without(self, taken: Mapping[str, Sequence[Slot]]) -> datetime | None:
+        """All events that were enqueued before are in batches, if the next one takes these files; None: unknown.
+
+        Args:
+            taken: The first files of partitions in `pending`.
+        """
+        left = [*not_taken(self.pending, taken), *(slot for each in self.others for slot in not_taken(each, {}))]
+        return without(self.complete, left)
 
 
 class Measure:
@@ -58,91 +78,78 @@ class Measure:
 
     def __init__(
         self,
-        config: HostConfig,
-        hub: Hub,
-        info: HubInfo,
+        stage: Stage,
         *,
-        batches: BatchLog,
-        eras: Sequence[Era],
-        now: Callable[[], datetime],
         saved: Callable[[], Awaitable[WatermarkRecord | None]] | None = None,
-        identity: str = "",
     ) -> None:
         """Create a measurement without data.
 
         Args:
-            config: The consumer.
-            hub: Its hub.
-            info: The properties of the hub at registration.
-            batches: Its Spark batches.
-            eras: Its files, one for each segment, the newest last.
-            now: Wall clock, in UTC.
+            stage: The consumer and its files.
             saved: Reads the watermark, which has the totals of an earlier leader; None: count all files.
-            identity: Identity of the consumer's chain.
         """
-        self.identity = identity
+        config, now, tail = stage.config, stage.now, stage.tail
+        self.identity = stage.chain
         self.state = BatchState()
-        self.complete: datetime | None = None  # all events that were enqueued before are in the files of `eras`
+        self.complete: datetime | None = None  # all events that were enqueued before are in files that are counted
+        self.fleet: FleetReport | None = None  # of the last round that is reported
+        self.restored = False  # whether the batches and the totals of an earlier leader are known
         self._config = config
-        self._hub = hub
-        self._info = info
-        self._batches = batches
-        self.eras = list(eras)
+        self._hub = stage.hub
+        self._info = stage.info
+        self._batches = stage.batches
+        self._tail = tail
+        self.accounts = [Account(segment) for segment in tail.segments]  # without segments whose files are in batches
         self._now = now
         self._throttle = LogThrottle(lambda: now().timestamp())
         self._saved = saved
-        self._restored = False
         self._counted: WatermarkRecord | None = None  # files that an earlier leader counted
         self._heads: dict[str, Heads] = {}
         self._listed: tuple[datetime, frozenset[str]] | None = (
             None  # the hub's partitions, and when they were requested
         )
         self._turn = 0  # start index of the next round of requests
-        self._looked: dict[str, datetime] = {}  # partition -> time of the last request for its next file
         self._replaced = config.processing.handler is not None and (
             config.processing.handler_mode is HandlerMode.REPLACE
         )
         policy = config.processing.checkpoint.policy
         late = policy in {CheckpointPolicy.EVENTS, CheckpointPolicy.INTERVAL}
-        self._look_seconds = OFTEN_LOOK_SECONDS if late else config.roll.max_seconds + RARE_LOOK_SECONDS
+        self._pace = Pace(OFTEN_LOOK_SECONDS if late else config.roll.max_seconds + RARE_LOOK_SECONDS)
 
     @property
     def ledgers(self) -> dict[str, Ledger]:
-        """The chains of the newest segment, by partition."""
-        return self.eras[-1].ledgers
+        """The files of the newest segment, by partition."""
+        return self.accounts[-1].ledgers
 
-    async def follow(self, partitions: Sequence[str], listing: Listing) -> None:
-        """Find new files, and the commit records of open batches.
-
-        Args:
-            partitions: All partition ids.
-            listing: Their leases.
+    async def follow(self, view: View) -> None:
+        """Find and count new files.
 
         Raises:
             StorageError: A request failed, or a blob is damaged.
         """
-        if not self._restored:
-            self.state = await self._batches.restore()
-            if self.state.last:
-                self._begin_at(self.state.last)
+        if not self.restored:
+            state = await self._batches.restore()
+            if state.last:
+                self._begin_at(state.last)
+            self.state = state
             if self._counts_all and self._saved is not None:
                 self._continue_from(await self._saved())
-            self._restored = True
-        for era in self.eras[:-1]:
-            if not era.complete:
-                for partition in partitions:
-                    await self._open(era, partition)
-                era.mark_complete()
-        for partition in partitions:
+            self.restored = True
+        for account in self.accounts[:-1]:
+            if not account.complete:
+                for partition in view.partitions:
+                    await self._open(account, partition)
+                account.mark_complete()
+        if not self._replaced:  # else the consumer writes no files
+            await self._tail.follow(view, self._pace)
+        for partition in view.partitions:
             ledger = self.ledgers.get(partition)
             if ledger is None:
-                await self._open(self.eras[-1], partition)
-            elif self._is_due(ledger, listing.leases.get(partition)):
-                await ledger.follow()
-                self._looked[partition] = self._now()
-            if ledger is not None and self._is_watched:
+                await self._open(self.accounts[-1], partition)
+                continue
+            await ledger.count()
+            if self._is_watched:
                 await ledger.seek_end()
-        await self.poll()
 
     async def poll(self) -> None:
         """Look for the commit records of open batches.
@@ -155,14 +162,19 @@ class Measure:
     def froze(self, manifest: BatchManifest) -> None:
         """Record that the next batch was frozen."""
         self.state = self.state.then(manifest)
-        for era in self.eras:
-            if era.incarnation == manifest.incarnation:
-                for partition, ledger in era.ledgers.items():
+        for account in self.accounts:
+            if account.incarnation == manifest.incarnation:
+                for partition, ledger in account.ledgers.items():
                     ledger.batched(manifest.next.get(partition, ledger.start))
 
-    def due(self) -> Era | None:
-        """The segment of the next batch: the oldest segment with files in no batch; None: no such files."""
-        return next((era for era in self.eras if any(ledger.pending for ledger in era.ledgers.values())), None)
+    def backlog(self) -> Backlog | None:
+        """The files in no batch as they are now; None: no such files."""
+        pending = [account.pending for account in self.accounts]
+        number = next((number for number, each in enumerate(pending) if each), None)
+        if number is None:
+            return None
+        others = [*pending[:number], *pending[number + 1 :]]
+        return Backlog(self.accounts[number], pending[number], others, self.complete)
 
     def waiting(self) -> Waiting:
         """The files in no batch; none if batches are not configured."""
@@ -187,6 +199,7 @@ class Measure:
             sent = self._now()
             info = await self._hub.partition(partition)
             self._heads.setdefault(partition, Heads()).see(info, self._now(), sent)
+            self._tail.hear(partition, info.last, sent)
 
         asking = (ask(question, partition) for question, partition in enumerate(chosen, start=1))
         answers = await asyncio.gather(*asking, return_exceptions=True)
@@ -233,36 +246,20 @@ class Measure:
         if len(known) == len(times):
             self.complete = later(self.complete, min(known))
 
-    def without(self, era: Era, taken: Mapping[str, Sequence[Slot]]) -> datetime | None:
-        """All events that were enqueued before are in batches, if the next one takes these files; None: unknown.
-
-        Args:
-            era: The segment of the files.
-            taken: Files in no batch, the first ones of each partition.
-        """
-        left = (
-            slot
-            for each in self.eras
-            for slot in not_taken(
-                {p: ledger.pending for p, ledger in each.ledgers.items()}, taken if each is era else {}
-            )
-        )
-        return without(self.complete, left)
-
     def completeness(self) -> Complete | None:
         """What is complete; None: unknown."""
         if self.complete is None:
             return None
-        newest = self.eras[-1]
-        ends = {partition: ledger.next for partition, ledger in sorted(newest.ledgers.items())}
-        found = Complete(self.complete, newest.incarnation, ends)
+        ends = {partition: ledger.next for partition, ledger in sorted(self.ledgers.items())}
+        found = Complete(self.complete, self._tail.newest.incarnation, ends)
         if self._counts_all:
             return replace(found, totals=self._totals(), gaps=self._gaps())
         if self._config.batches is None:
             return found
         commits = self.state.watermark
         if not self.state.open:
-            commits = later(commits, self.without(newest, {}))
+            backlog = self.backlog()
+            commits = later(commits, backlog.without({}) if backlog else self.complete)
         return found if commits is None else replace(found, commits=commits, batch=self.state.committed_number)
 
     @property
@@ -276,7 +273,7 @@ class Measure:
         return self._config.batches is None and self.state.last is None
 
     def _all(self) -> list[Ledger]:
-        return [ledger for era in self.eras for ledger in era.ledgers.values()]
+        return [ledger for account in self.accounts for ledger in account.ledgers.values()]
 
     def _begin_at(self, last: BatchManifest) -> None:
         """Skip the segments before the last batch: all their files are in batches.
@@ -284,19 +281,19 @@ class Measure:
         Raises:
             Damaged: The last batch belongs to no segment.
         """
-        names = [era.incarnation for era in self.eras]
+        names = [account.incarnation for account in self.accounts]
         if last.incarnation not in names:
             raise Damaged(
                 f"batch manifest {last.number} is of incarnation {last.incarnation}, which no segment of the chain "
                 "has: another program wrote it, or this host has not registered with the newest segment yet"
             )
-        del self.eras[: names.index(last.incarnation)]
+        del self.accounts[: names.index(last.incarnation)]
 
     def _continue_from(self, record: WatermarkRecord | None) -> None:
         """Skip the files that an earlier leader counted, if the record has their totals."""
-        names = [era.incarnation for era in self.eras]
+        names = [account.incarnation for account in self.accounts]
         if record is not None and record.totals is not None and record.incarnation in names:
-            del self.eras[: names.index(record.incarnation)]
+            del self.accounts[: names.index(record.incarnation)]
             self._counted = record
 
     def head(self, partition: str) -> int | None:
@@ -343,22 +340,17 @@ class Measure:
             if checkpoint and (self._replaced or self._config.leases.shared):
                 return max(ledger.next, checkpoint)  # processed without a file of this consumer
             return ledger.next
-        if (opening := self.eras[-1].chain(partition).opening) is not None:
+        if (opening := self._tail.newest.follower(partition).chain.opening) is not None:
             return opening.start
         if checkpoint is not None:  # another program has read the partition
             return checkpoint
         starting = self._config.starting_position
         return first_wanted(starting.partitions.get(partition, starting), info)
 
-    def report(self, partitions: Sequence[str], listing: Listing) -> FleetReport:
-        """The report of the consumer.
-
-        Args:
-            partitions: All partition ids.
-            listing: Their leases.
-        """
-        totals = self._totals()
-        lags = {partition: self.lag(partition, listing.leases.get(partition)) for partition in partitions}
+    def report(self, view: View) -> FleetReport:
+        """The report of the consumer, which other tasks complete."""
+        totals, partitions, leases = self._totals(), view.partitions, view.leases
+        lags = {partition: self.lag(partition, leases.get(partition)) for partition in partitions}
         events = [lag.events for lag in lags.values() if lag.events is not None]
         complete = len(events) == len(lags)
         times = [ledger.last_file_time for ledger in self._all() if ledger.last_file_time]
@@ -374,7 +366,7 @@ class Measure:
             hub_namespace=self._info.namespace,
             hub_name=self._info.name,
             hub_created_at=self._info.created_at,
-            owners={p: lease.owner for p, lease in sorted(listing.leases.items()) if lease.leased and lease.owner},
+            owners={p: lease.owner for p, lease in sorted(leases.items()) if lease.leased and lease.owner},
             lag_events=sum(events) if complete else None,
             lag_seconds=max((lag.seconds or 0.0 for lag in lags.values()), default=0.0) if complete else None,
             lags=lags,
@@ -395,51 +387,33 @@ class Measure:
             open_batches=[batch.report for batch in self.state.open],
         )
 
-    async def _open(self, era: Era, partition: str) -> None:
-        chain = era.chain(partition)
-        start = self._ends(era).get(partition)
+    async def _open(self, account: Account, partition: str) -> None:
+        follower = account.segment.follower(partition)
+        start = self._ends(account).get(partition)
         counted = start is not None
         if start is None:
-            start = await chain.start()
+            start = await follower.start()
         if start is None:
             return  # no host has opened the partition yet
-        ledger = Ledger(chain, start, start, keep=self._config.batches is not None)
-        if not counted:  # possibly many files: one listing instead of a request per file
-            async for slot in chain.walk():
-                if slot.start == ledger.next:
-                    ledger.add(slot)
-        else:
-            await ledger.follow()
+        ledger = Ledger(follower, start, start, keep=self._config.batches is not None)
+        await ledger.count(look=True, many=not counted)
         # The last event of an old file limits the age of the next event only loosely: hours may be between them.
         ledger.forget_last_event_time()
-        era.add(ledger)
+        account.ledgers[partition] = ledger
 
-    def _ends(self, era: Era) -> Mapping[str, int]:
+    def _ends(self, account: Account) -> Mapping[str, int]:
         """Partition -> end of the files of a segment that were counted before this host began."""
         record, last = self._counted, self.state.last
         if record is not None:
-            return record.next if record.incarnation == era.incarnation else {}
-        return last.next if last and last.incarnation == era.incarnation else {}
+            return record.next if record.incarnation == account.incarnation else {}
+        return last.next if last and last.incarnation == account.incarnation else {}
 
     def _gaps(self) -> dict[str, str]:
         """Partition -> its last gap."""
-        known = (self._counted.gaps if self._counted else None) or {}
-        return {**known, **{ledger.chain.partition: ledger.newest_gap for ledger in self._all() if ledger.newest_gap}}
-
-    def _is_due(self, ledger: Ledger, lease: Lease | None) -> bool:
-        """Whether to request the next file of a partition."""
-        if self._replaced:
-            return False  # the consumer writes no files
-        if lease and lease.checkpoint and lease.checkpoint.sequence_number >= ledger.next:
-            return True
-        partition, now = ledger.chain.partition, self._now()
-        heads = self._heads.get(partition)
-        info = heads.known(now) if heads else None
-        if info is None or info.last < ledger.next:
-            self._looked[partition] = now  # no newer events
-            return False
-        looked = self._looked.setdefault(partition, now)
-        return (now - looked).total_seconds() >= self._look_seconds
+        known = dict((self._counted.gaps if self._counted else None) or {})
+        for account in self.accounts:
+            known |= {name: ledger.newest_gap for name, ledger in account.ledgers.items() if ledger.newest_gap}
+        return known
 
     def _totals(self) -> Totals:
         """The totals of all chains: the files that were counted before, and the files after them."""
@@ -453,3 +427,36 @@ class Measure:
             bytes=base.bytes + sum(ledger.bytes for ledger in ledgers),
             gap_events=base.gap_events + sum(ledger.gap_events for ledger in ledgers),
         )
+
+
+class LagTask(Task):
+    """Measures the lag, and reports it."""
+
+    name = "measure lag"
+
+    def __init__(self, measure: Measure, partitions: Partitions, since: float) -> None:
+        """Create; sends no request.
+
+        Args:
+            measure: The measurement.
+            partitions: The partitions of this host, which scan the leases.
+            since: When this host began to lead, on its clock, seconds.
+        """
+        self._measure = measure
+        self._partitions = partitions
+        self._since = since
+
+    async def step(self, view: View) -> None:
+        """See `LeaderTask`."""
+        measure = self._measure
+        # A scan from before this host led may show owners of long ago.
+        scanned = await self._partitions.scanned(self._since)
+        view = view_of(self._partitions)
+        await measure.follow(view)
+        with contextlib.suppress(SourceError):  # the pumps report problems of the hub
+            await measure.ask_partitions()
+        await measure.ask_heads(view.partitions)
+        measure.advance(view.partitions)
+        if scanned:  # else the owners are not known
+            measure.fleet = measure.report(view)
+            self._partitions.allow_rest(measure.fleet.lag_events == 0)  # new files are noticed by their checkpoints

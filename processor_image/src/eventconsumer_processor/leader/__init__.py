@@ -1,0 +1,1 @@
+"""The leading host: its election, and one task in each module."""
