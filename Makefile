@@ -74,8 +74,8 @@ $(VENV)/classes/classpath: $(VENV)/.ready spark/jars/SHA256SUMS spark/jars/kept.
 
 .PHONY: crds
 crds: env ## Generate the CRD, its reference page and its copies from the models
-	@$(PY) -m eventconsumer_api.crdgen | tee crds/eventconsumers.yaml > helm/eventconsumer/files/eventconsumers.yaml
-	@$(PY) -m eventconsumer_api.reference > docs/reference/eventconsumer.md
+	@$(PY) -m eventconsumer_api.resource.crdgen | tee crds/eventconsumers.yaml > helm/eventconsumer/files/eventconsumers.yaml
+	@$(PY) -m eventconsumer_api.resource.reference > docs/reference/eventconsumer.md
 	@$(MAKE) -s chart
 
 .PHONY: golden
@@ -167,8 +167,8 @@ programs: ## Install the Debian packages that tests run
 	@./local/need rustfmt rustfmt
 
 # Folders of tests, by the target that makes what they need.
-NEED_peer := tests/unit/processor tests/contract/processor tests/integration/processor
-NEED_azurite := tests/contract/cli tests/contract/faults tests/contract/processor tests/integration/processor tests/integration/spark \
+NEED_peer := tests/unit/host tests/contract/host tests/integration/processor
+NEED_azurite := tests/contract/cli tests/contract/faults tests/contract/host tests/integration/processor tests/integration/spark \
   tests/integration/chaos tests/integration/interop tests/integration/monitoring tests/faults tests/attackers tests/outsiders tests/e2e
 NEED_classes := tests/contract/spark tests/integration/spark tests/integration/interop tests/attackers tests/outsiders
 NEED_outsiders := tests/outsiders
@@ -181,8 +181,8 @@ PATH_OF_T = $(firstword $(subst ::, ,$(T)))
 needed = $(if $(filter $(addsuffix %,$(NEED_$(1))),$(PATH_OF_T))$(filter $(PATH_OF_T)%,$(NEED_$(1))),$(1))
 
 .PHONY: t
-t: env $(if $(T),$(foreach each,peer azurite classes outsiders tools programs,$(call needed,$(each)))) ## Run one test, and first make what it needs: T=tests/unit/api/test_logs.py::test_…
-	@[ -n "$(T)" ] || { echo 'Name a folder, a file or a test: make t T=tests/unit/api/test_logs.py' >&2; exit 2; }
+t: env $(if $(T),$(foreach each,peer azurite classes outsiders tools programs,$(call needed,$(each)))) ## Run one test, and first make what it needs: T=tests/unit/api/shared/test_logs.py::test_…
+	@[ -n "$(T)" ] || { echo 'Name a folder, a file or a test: make t T=tests/unit/api/shared/test_logs.py' >&2; exit 2; }
 	@$(VENV)/bin/pytest $(T)
 
 long: peer outsiders azurite classes ## Run a group of long checks, and record it in tests/long.txt: G=mutants; without G, list the groups

@@ -8,7 +8,7 @@ import typer
 
 from eventconsumer_cli.errors import EXIT_CODES
 from eventconsumer_cli.main import app as plugin
-from eventconsumer_processor.cli import app as program
+from eventconsumer_tools.cli import app as program
 
 HEAD = """\
 # Commands

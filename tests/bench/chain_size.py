@@ -25,28 +25,28 @@ from typing import Any
 
 from azure.storage.blob.aio import BlobServiceClient, ContainerClient
 
-from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import Retention as Limits
-from eventconsumer_processor.audit.container import AzureContainer, Container, StoreContainer
-from eventconsumer_processor.audit.read import Subject, audit
-from eventconsumer_processor.batch.log import BatchLog, BatchState
-from eventconsumer_processor.confined.reader import Reader
-from eventconsumer_processor.leader.lag import Measure
-from eventconsumer_processor.leader.retention import Retention
-from eventconsumer_processor.leader.stage import Stage
-from eventconsumer_processor.leader.tail import Segment, Tail
-from eventconsumer_processor.leader.task import View
-from eventconsumer_processor.leader.watermark import WatermarkFile
-from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.sink.slots import Chain
-from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_api.wire.host_config import HostConfig
+from eventconsumer_audit.container import AzureContainer, Container, StoreContainer
+from eventconsumer_audit.read import Subject, audit
+from eventconsumer_host.batch.log import BatchLog, BatchState
+from eventconsumer_host.leader.lag import Measure
+from eventconsumer_host.leader.retention import Retention
+from eventconsumer_host.leader.stage import Stage
+from eventconsumer_host.leader.tail import Segment, Tail
+from eventconsumer_host.leader.task import View
+from eventconsumer_host.leader.watermark import WatermarkFile
+from eventconsumer_host.metrics import Metrics
+from eventconsumer_host.sink.slots import Chain
+from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from eventconsumer_storage.blobs import Blob, BlobInfo
+from eventconsumer_storage.confined.reader import Reader
 from tests.bench.machine import peak_mib
 from tests.support.azurite import azurite_with_client
 from tests.support.fakes.hub import FakeHub
-from tests.unit.processor.auditing import CHAIN, CHAIN_RECORD, ERA, WHEN, segment
-from tests.unit.processor.stage import CONFIG
+from tests.unit.audit.auditing import CHAIN, CHAIN_RECORD, ERA, WHEN, segment
+from tests.unit.host.stage import CONFIG
 
 PARTITIONS = 32
 EVENTS = 1000  # of a file

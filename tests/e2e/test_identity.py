@@ -14,7 +14,7 @@ from tests.e2e.test_plugin import Plugin
 from tests.e2e.waiting import condition, until, wait_for
 
 # The short run has two hubs beside each other and a failover that is accepted in tests/simulation (worlds "beside",
-# rules "fail over" and "accept"), and the command in tests/contract/processor/tools.
+# rules "fail over" and "accept"), and the command in tests/contract/tools/commands.
 pytestmark = pytest.mark.long
 ORDERS, BILLING, HEIR, LATER = "identity-orders", "identity-billing", "identity-heir", "identity-later"
 EVENTS = {ORDERS: 400, BILLING: 600}  # what the first drained must not be skipped in the second

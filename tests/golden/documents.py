@@ -13,24 +13,24 @@ from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from eventconsumer_host.batch.retention import RetentionRecord
 from pydantic import AwareDatetime, BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from eventconsumer_api.batch import BatchClaim, BatchCommit, BatchJob, BatchManifest, RegistryCheck
-from eventconsumer_api.fleet import FleetMessage
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.host_report import HostReport
-from eventconsumer_api.identity import ChainRecord, HubSegment, LeaseRecord, OutputRecord
-from eventconsumer_api.model import FIRST_VERSION, Since
-from eventconsumer_api.watermark import WatermarkRecord
+from eventconsumer_api.shared.model import FIRST_VERSION, Since
+from eventconsumer_api.wire.batch import BatchClaim, BatchCommit, BatchJob, BatchManifest, RegistryCheck
 from eventconsumer_api.wire.document import WireDocument
+from eventconsumer_api.wire.fleet import FleetMessage
+from eventconsumer_api.wire.host_config import HostConfig
+from eventconsumer_api.wire.host_report import HostReport
+from eventconsumer_api.wire.identity import ChainRecord, HubSegment, LeaseRecord, OutputRecord
 from eventconsumer_api.wire.termination import BatchReplayTotals, ReplayTotals
+from eventconsumer_api.wire.watermark import WatermarkRecord
 from eventconsumer_cli.kube.releases import Settings
-from eventconsumer_processor.batch.retention import RetentionRecord
-from eventconsumer_processor.handler.deadletter import Letter
-from eventconsumer_processor.host.replay import ReplayRecord
-from eventconsumer_processor.notice.cursor import NoticesRecord
-from eventconsumer_processor.sink.slots import Genesis
+from eventconsumer_host.handler.deadletter import Letter
+from eventconsumer_host.host.replay import ReplayRecord
+from eventconsumer_host.notice.cursor import NoticesRecord
+from eventconsumer_host.sink.slots import Genesis
 from eventconsumer_spark.job import Decoding
 from tests.golden.versions import Version, versions
 

@@ -11,15 +11,15 @@ from azure.storage.blob.aio import BlobServiceClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from eventconsumer_processor.confined.reader import Reader
-from eventconsumer_processor.leader.table import Committer
-from eventconsumer_processor.leader.tail import Segment, Tail
-from eventconsumer_processor.sink.slots import Chain, utc_now
-from eventconsumer_processor.table.log import TableLog
+from eventconsumer_host.leader.table import Committer
+from eventconsumer_host.leader.tail import Segment, Tail
+from eventconsumer_host.sink.slots import Chain, utc_now
+from eventconsumer_host.table.log import TableLog
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
+from eventconsumer_storage.confined.reader import Reader
 from tests.integration.spark import live
 from tests.support.azurite import AzuriteProcess
-from tests.unit.processor.auditing import ERA, World
+from tests.unit.audit.auditing import ERA, World
 
 pytestmark = pytest.mark.usefixtures("sockets")
 EVENTS = 10

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from eventconsumer_api.commands import AUDIT, YES, Command, Stream
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_cli.errors import ExitCode, Failed, RefusedError
 from eventconsumer_cli.kube import toolpod
 from eventconsumer_cli.kube.exec import shell_of

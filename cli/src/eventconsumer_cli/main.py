@@ -10,8 +10,8 @@ import typer
 from typer.exceptions import TyperException
 
 from eventconsumer_api.commands import Area
-from eventconsumer_api.redaction import redact
-from eventconsumer_api.terminal import guarded
+from eventconsumer_api.shared.redaction import redact
+from eventconsumer_api.shared.terminal import guarded
 from eventconsumer_cli.commands import (
     batches,
     doctor,

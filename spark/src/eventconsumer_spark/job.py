@@ -14,7 +14,7 @@ from pydantic import ConfigDict, ValidationError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
-from eventconsumer_api.spark import Body, OutputFormat
+from eventconsumer_api.spec.spark import Body, OutputFormat
 from eventconsumer_api.wire.document import WireDocument, misfit
 from eventconsumer_spark import Batch, WriteResult, run_batch
 from eventconsumer_spark.errors import ConfigurationError

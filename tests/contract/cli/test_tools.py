@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from eventconsumer_api.crdgen import custom_resource_definition
-from eventconsumer_api.host_config import Credential
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.resource.crdgen import custom_resource_definition
+from eventconsumer_api.wire.host_config import Credential
 from eventconsumer_cli.doctor import rights
 from eventconsumer_cli.doctor.findings import Level
 from eventconsumer_cli.doctor.installation import DEFINITION_NAME, schema_digest
@@ -33,7 +33,7 @@ from tests.support.azurite import AzuriteProcess
 from tests.support.kubelet import kubelet
 from tests.support.waiting import HANG_SECONDS
 from tests.unit.cli.inside import hosts_of, resource
-from tests.unit.processor.stage import CONFIG
+from tests.unit.host.stage import CONFIG
 
 
 class Echo:

@@ -15,7 +15,7 @@ from azure.storage.blob import BlobServiceClient
 from py4j.java_gateway import JavaGateway
 from pyspark.sql import SparkSession
 
-from eventconsumer_api.batch import BatchJob
+from eventconsumer_api.wire.batch import BatchJob
 from tests.integration.spark import live
 from tests.integration.spark.consumer import Consumer
 from tests.integration.spark.drained import DrainedBatch, host_name

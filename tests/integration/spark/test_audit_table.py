@@ -6,22 +6,22 @@ import pytest
 from azure.storage.blob.aio import BlobServiceClient
 from pyspark.sql import SparkSession
 
-from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import Retention as Limits
-from eventconsumer_processor.audit.container import StoreContainer
-from eventconsumer_processor.audit.model import TableAudit
-from eventconsumer_processor.batch.log import BatchLog, BatchState
-from eventconsumer_processor.leader.retention import Retention
-from eventconsumer_processor.leader.tail import Segment, Tail
-from eventconsumer_processor.lease.model import Checkpoint, Lease
-from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.sink.slots import Chain, utc_now
+from eventconsumer_api.wire.host_config import HostConfig
+from eventconsumer_audit.container import StoreContainer
+from eventconsumer_audit.model import TableAudit
+from eventconsumer_host.batch.log import BatchLog, BatchState
+from eventconsumer_host.leader.retention import Retention
+from eventconsumer_host.leader.tail import Segment, Tail
+from eventconsumer_host.lease.model import Checkpoint, Lease
+from eventconsumer_host.metrics import Metrics
+from eventconsumer_host.sink.slots import Chain, utc_now
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from tests.integration.spark import live
 from tests.support.azurite import AzuriteProcess
-from tests.unit.processor.auditing import CHAIN, ERA, World
-from tests.unit.processor.deltatables import Table
-from tests.unit.processor.stage import CONFIG
+from tests.unit.audit.auditing import CHAIN, ERA, World
+from tests.unit.audit.deltatables import Table
+from tests.unit.host.stage import CONFIG
 
 
 async def audited(made: Table, *, behind: int = 0) -> TableAudit:

@@ -14,15 +14,15 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from eventconsumer_api.batch import BatchFile, BatchManifest, Totals
-from eventconsumer_api.capture import AVRO_SCHEMA, UNDECODED
-from eventconsumer_api.file_columns import COLUMNS, Column, delta_schema
-from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_api.spark import Body, BodyType
+from eventconsumer_api.spec.spark import Body, BodyType
 from eventconsumer_api.v1alpha1 import FileFormat
-from eventconsumer_processor.sink import avro, parquet
-from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.columns import to_batch
+from eventconsumer_api.wire.batch import BatchFile, BatchManifest, Totals
+from eventconsumer_api.wire.capture import AVRO_SCHEMA, UNDECODED
+from eventconsumer_api.wire.file_columns import COLUMNS, Column, delta_schema
+from eventconsumer_api.wire.host_config import ResourceRef
+from eventconsumer_host.sink import avro, parquet
+from eventconsumer_host.source.batch import EventBatch
+from eventconsumer_host.source.columns import to_batch
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError, ManifestError
 from eventconsumer_spark.input.capture import as_events
 from eventconsumer_spark.input.reading import EVENT_SCHEMA, check_count, read_events

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from py4j.java_gateway import JavaGateway
 
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.kube.manifest import KUBEFLOW_APPLICATION, kind_of
 from eventconsumer_operator.plan import Plan, make_plan

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from eventconsumer_api import file_columns
-from eventconsumer_api.file_columns import Column
+from eventconsumer_api.wire import file_columns
+from eventconsumer_api.wire.file_columns import Column
 
 ITEMS = {
     "type": "array",
@@ -41,11 +41,11 @@ def made() -> Mapping[str, Any]:
 
     from docs.generate.columns import page
     from eventconsumer_api.v1alpha1 import HandlerMode
-    from eventconsumer_processor.handler.rows import rows_of
-    from eventconsumer_processor.sink import avro, parquet
-    from eventconsumer_processor.source.batch import EventBatch, columns_of
-    from eventconsumer_processor.source.rows import EventRows, FlatMap
-    from eventconsumer_processor.table.delta import new_table
+    from eventconsumer_host.handler.rows import rows_of
+    from eventconsumer_host.sink import avro, parquet
+    from eventconsumer_host.source.batch import EventBatch, columns_of
+    from eventconsumer_host.source.rows import EventRows, FlatMap
+    from eventconsumer_host.table.delta import new_table
     from eventconsumer_spark import EVENT_SCHEMA
 
     rows = EventRows([7], ["70"], [0], ["key"], [b"x"], FlatMap([0]), FlatMap([0]), [None], [None], [None])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from eventconsumer_api.commands import COMMANDS, OUTPUT, YES, Command, Option, Stream
 from eventconsumer_cli import main as plugin
 from eventconsumer_cli.options import shared
-from eventconsumer_processor import cli as program
-from eventconsumer_processor.tools.commands import CODE, code_of, options_of
+from eventconsumer_tools import cli as program
+from eventconsumer_tools.commands.commands import CODE, code_of, options_of
 
 COMMON = {*inspect.signature(shared).parameters, "name", "new_pod", "help"}
 OF_THE_PROGRAM_ALONE = {"host", "probe", "check", "retention"}

@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from eventconsumer_api.capture import AVRO_SCHEMA, PROPERTY_TYPES, own_properties
-from eventconsumer_api.file_columns import COLUMNS, Column, delta_schema
-from eventconsumer_processor.audit import deep
-from eventconsumer_processor.handler.api import Event
-from eventconsumer_processor.handler.deadletter import Letter
-from eventconsumer_processor.source.schema import arrow_schema
+from eventconsumer_api.wire.capture import AVRO_SCHEMA, PROPERTY_TYPES, own_properties
+from eventconsumer_api.wire.file_columns import COLUMNS, Column, delta_schema
+from eventconsumer_audit import deep
+from eventconsumer_host.handler.api import Event
+from eventconsumer_host.handler.deadletter import Letter
+from eventconsumer_host.source.schema import arrow_schema
 from tests.unit.api.added_columns import ADDED, ITEMS
 
 NESTED = {
@@ -73,5 +73,5 @@ def test_handlers_and_dead_letters_have_each_column(names: set[str]) -> None:
 def test_the_list_of_the_auditor_is_the_same() -> None:
     assert [each.name for each in COLUMNS] == deep.COLUMNS, (
         "the auditor has its own list, so that it finds mistakes in the table of columns: make the same change by hand "
-        "in eventconsumer_processor/audit/deep.py (COLUMNS)"
+        "in eventconsumer_audit/deep.py (COLUMNS)"
     )

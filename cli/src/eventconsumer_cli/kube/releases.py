@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_cli.errors import Forbidden, NotFound, RefusedError
 from eventconsumer_cli.kube.cluster import Cluster

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, ValidationError
 
-from eventconsumer_api.model import Model
+from eventconsumer_api.shared.model import Model
 
 _SHOWN = 5  # fields in a message
 

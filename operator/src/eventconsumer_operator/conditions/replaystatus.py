@@ -4,11 +4,11 @@ from typing import Literal, TypeVar
 
 from pydantic import ValidationError
 
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.redaction import redact
-from eventconsumer_api.spark import Spark
-from eventconsumer_api.status import ReplayStatus, ReprocessStatus
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.shared.redaction import redact
+from eventconsumer_api.spec.spark import Spark
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
+from eventconsumer_api.v1alpha1.status import ReplayStatus, ReprocessStatus
 from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_api.wire.termination import BatchReplayTotals, ReplayTotals
 from eventconsumer_operator.conditions import messages

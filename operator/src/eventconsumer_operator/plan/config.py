@@ -1,15 +1,6 @@
 """Resolves a spec into the HostConfig that hosts read: defaults filled, names fixed, credentials as paths. Pure."""
 
-from eventconsumer_api.host_config import (
-    BatchConfig,
-    BlobLocation,
-    FilesConfig,
-    HostConfig,
-    HubConfig,
-    LeaseConfig,
-    LeaseLocation,
-)
-from eventconsumer_api.mounts import (
+from eventconsumer_api.kube.mounts import (
     CHECKPOINT_SECRET,
     HUB_SECRET,
     SINK_SECRET,
@@ -18,6 +9,15 @@ from eventconsumer_api.mounts import (
     proxy_config,
 )
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
+from eventconsumer_api.wire.host_config import (
+    BatchConfig,
+    BlobLocation,
+    FilesConfig,
+    HostConfig,
+    HubConfig,
+    LeaseConfig,
+    LeaseLocation,
+)
 from eventconsumer_operator.resource.observed import Consumer
 from eventconsumer_operator.settings import Settings
 

@@ -6,12 +6,12 @@ the last one stopped. The status remembers a success, so reprocessing is not rep
 
 from dataclasses import dataclass
 
-from eventconsumer_api import labels
-from eventconsumer_api.batch import BatchJob, ReprocessOf
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.mounts import registry_credential
-from eventconsumer_api.spark import Reprocess, SparkMode
-from eventconsumer_api.status import ReprocessStatus
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.mounts import registry_credential
+from eventconsumer_api.spec.spark import Reprocess, SparkMode
+from eventconsumer_api.v1alpha1.status import ReprocessStatus
+from eventconsumer_api.wire.batch import BatchJob, ReprocessOf
 from eventconsumer_operator.kube.manifest import is_being_deleted, name_of
 from eventconsumer_operator.resource.names import child_labels, reprocess_name
 from eventconsumer_operator.resource.observed import Observed

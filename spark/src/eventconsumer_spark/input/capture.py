@@ -12,10 +12,10 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
-from eventconsumer_api.batch import BatchFile
-from eventconsumer_api.capture import AMQP_FIELDS, PROPERTY_TYPES, own_properties
-from eventconsumer_api.file_columns import COLUMNS
-from eventconsumer_api.file_columns import Column as FileColumn
+from eventconsumer_api.wire.batch import BatchFile
+from eventconsumer_api.wire.capture import AMQP_FIELDS, PROPERTY_TYPES, own_properties
+from eventconsumer_api.wire.file_columns import COLUMNS
+from eventconsumer_api.wire.file_columns import Column as FileColumn
 from eventconsumer_spark.errors import ManifestError
 
 _PARTITION = r"/(?:partition=([^/=]+)/from=\d+|([^/=]+)/\d{4}/\d\d/\d\d/\d\d/\d\d/\d\d)\.avro$"

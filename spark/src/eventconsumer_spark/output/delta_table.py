@@ -30,7 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import StructType
 
-from eventconsumer_api.file_columns import COLUMNS
+from eventconsumer_api.wire.file_columns import COLUMNS
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.output.folder import ROW_GROUP_BYTES
 from eventconsumer_spark.output.layout import SMALL, SmallFiles, worth_compacting

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from eventconsumer_api.batch import RegistryCheck
-from eventconsumer_api.coredumps import forbid_core_dumps
 from eventconsumer_api.errors import EventConsumerError
-from eventconsumer_api.spark import RegistryType
+from eventconsumer_api.shared.coredumps import forbid_core_dumps
+from eventconsumer_api.spec.spark import RegistryType
+from eventconsumer_api.wire.batch import RegistryCheck
 from eventconsumer_api.wire.document import misfit
 from eventconsumer_spark.registry.client import SchemaRegistry
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import pytest
 from pydantic import ValidationError
 
-from eventconsumer_api.fleet import FleetMessage
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.model import FIRST_VERSION, Since
+from eventconsumer_api.shared.model import FIRST_VERSION, Since
 from eventconsumer_api.v1alpha1 import Processing
 from eventconsumer_api.wire.document import WireDocument, misfit
+from eventconsumer_api.wire.fleet import FleetMessage
+from eventconsumer_api.wire.host_config import HostConfig
 from tests.golden.documents import DEFAULTS, DOCUMENTS, defaults, fields, generate, has, kind, objects, order
 from tests.golden.versions import Version, parse, versions
 
@@ -192,7 +192,7 @@ OTHERS = {
     "eventconsumer_api/wire/document.py": "to_json itself",
     "eventconsumer_operator/rest.py": "a digest in memory",
     "eventconsumer_operator/page/server.py": "the page and its data come from one process",
-    "eventconsumer_processor/tools/apply.py": "a backup in the form of the output of checkpoint export",
+    "eventconsumer_tools/commands/apply.py": "a backup in the form of the output of checkpoint export",
 }
 
 

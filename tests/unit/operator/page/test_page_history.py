@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api.host_report import BatchReport, CommitReport, PartitionLag
+from eventconsumer_api.wire.host_report import BatchReport, CommitReport, PartitionLag
 from eventconsumer_operator.page.history import (
     BATCHES,
     MAX_PARTITIONS,
