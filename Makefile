@@ -72,8 +72,8 @@ $(VENV)/classes/classpath: $(VENV)/.ready spark/jars/SHA256SUMS spark/jars/kept.
 
 .PHONY: crds
 crds: env ## Generate the CRD, its reference page and its copies from the models
-	@$(PY) -m eventconsumer_api.crdgen | tee crds/eventconsumers.yaml > helm/eventconsumer/files/eventconsumers.yaml
-	@$(PY) -m eventconsumer_api.reference > docs/reference/eventconsumer.md
+	@$(PY) -m eventconsumer_api.resource.crdgen | tee crds/eventconsumers.yaml > helm/eventconsumer/files/eventconsumers.yaml
+	@$(PY) -m eventconsumer_api.resource.reference > docs/reference/eventconsumer.md
 	@$(MAKE) -s chart
 
 .PHONY: reference

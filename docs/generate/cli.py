@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from eventconsumer_processor.cli import app as host_image
+from eventconsumer_tools.cli import app as host_image
 
 HEAD = """\
 # Commands

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from docs.generate.examples import PARTS, SITUATIONS
 from docs.generate.messages import Template, templates
-from eventconsumer_api.conditions import ADVISORY, ConditionType, Reason
-from eventconsumer_api.remedies import REMEDIES
+from eventconsumer_api.resource.remedies import REMEDIES
+from eventconsumer_api.spec.conditions import ADVISORY, ConditionType, Reason
 from eventconsumer_operator import errors
 from eventconsumer_operator.conditions.checks import CHECKS
 from eventconsumer_storage.causes import CAUSES

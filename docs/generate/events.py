@@ -2,7 +2,7 @@
 
 from docs.generate.conditions import cell, meanings, sentence
 from docs.generate.examples import RESTARTS
-from eventconsumer_api.conditions import ConditionType, PodReason
+from eventconsumer_api.spec.conditions import ConditionType, PodReason
 from eventconsumer_operator.conditions.events import ANNOUNCED
 from eventconsumer_operator.conditions.messages import restart_event
 

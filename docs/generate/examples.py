@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from eventconsumer_api import labels
-from eventconsumer_api.conditions import ConditionType, PodReason, Reason
-from eventconsumer_api.status import Condition, QuarantineStatus
+from eventconsumer_api.kube import labels
+from eventconsumer_api.spec.conditions import ConditionType, PodReason, Reason
+from eventconsumer_api.v1alpha1.status import Condition, QuarantineStatus
 from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.facts import Facts, HostProblem, LostEvents, Silent
 from eventconsumer_operator.errors import DependencyNotReady, SpecError

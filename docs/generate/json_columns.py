@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from eventconsumer_api import json_columns as table
-from eventconsumer_api.json_columns import ColumnType, JsonKind, Rule, TimeForm
+from eventconsumer_api.spec import json_columns as table
+from eventconsumer_api.spec.json_columns import ColumnType, JsonKind, Rule, TimeForm
 
 HEAD = """\
 # JSON to columns

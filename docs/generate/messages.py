@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeGuard
 
 from docs.generate.pages import ROOT
-from eventconsumer_api.conditions import Reason
+from eventconsumer_api.spec.conditions import Reason
 
 _DEPTH = 3
 

@@ -8,7 +8,16 @@ from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from eventconsumer_api.host_report import (
+from eventconsumer_api.v1alpha1.status import (
+    Condition,
+    EventConsumerStatus,
+    HostsStatus,
+    HubStatus,
+    LagStatus,
+    PartitionsStatus,
+    SparkStatus,
+)
+from eventconsumer_api.wire.host_report import (
     FleetReport,
     HostReport,
     HostState,
@@ -20,18 +29,9 @@ from eventconsumer_api.host_report import (
     TableReport,
     WatermarkReport,
 )
-from eventconsumer_api.status import (
-    Condition,
-    EventConsumerStatus,
-    HostsStatus,
-    HubStatus,
-    LagStatus,
-    PartitionsStatus,
-    SparkStatus,
-)
+from eventconsumer_host import metrics as host
 from eventconsumer_operator import metrics as operator
 from eventconsumer_operator.keys import Key
-from eventconsumer_processor import metrics as host
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HEAD = """\

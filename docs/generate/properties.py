@@ -1,6 +1,6 @@
 """docs/reference/properties.md, from the code: `python -m docs.generate.properties > docs/reference/properties.md`."""
 
-from eventconsumer_api.spark_conf import ALLOWED, Form
+from eventconsumer_api.spec.spark_conf import ALLOWED, Form
 
 HEAD = """\
 # Spark properties

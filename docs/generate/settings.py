@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from unittest.mock import patch
 
 from docs.generate.pages import ROOT
-from eventconsumer_api import labels
+from eventconsumer_api.kube import labels
 from eventconsumer_operator.settings import parse_settings
 
 DEPLOYMENT = ROOT / "helm/eventconsumer/templates/deployment.yaml"

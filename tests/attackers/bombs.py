@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventconsumer_api.quantities import amount
+from eventconsumer_api.kube.quantities import amount
 from eventconsumer_operator.resource.pods import DEFAULT_LIMITS
 
 LIMIT_BYTES = int(amount(DEFAULT_LIMITS["memory"]))

@@ -120,7 +120,7 @@ def host(folder: Path, *, limited: bool = True) -> Iterator[Served]:
     environment = {
         "EVENTCONSUMER_CONFIG": str(folder / "config"), "EVENTCONSUMER_PORT": "0", "POD_NAME": "h", "POD_UID": "u",
     }  # fmt: skip
-    with _running(_command("eventconsumer_processor", limited), folder, environment) as process:
+    with _running(_command("eventconsumer_tools", limited), folder, environment) as process:
         log = folder / "log"
         found = wait_until(lambda: re.search(r'"port": (\d+)', log.read_text()), f"the host listens, see {log}")
         served = Served(process, int(found[1]), int(found[1]), seconds=5)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eventconsumer_api import labels
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.settings import Settings
@@ -15,7 +15,7 @@ from tests.attackers.outcome import Gained, Outcome, Refused
 from tests.support.waiting import HANG_SECONDS
 from tests.unit.operator.worlds import batch, fleet, observed, report
 
-HOST = "from eventconsumer_processor.cli import main; main()"
+HOST = "from eventconsumer_tools.cli import main; main()"
 SECRET = "AccountKey=of-the-installation"  # noqa: S105 - of a test
 
 

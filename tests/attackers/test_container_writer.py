@@ -17,9 +17,9 @@ import pytest
 from azure.storage.blob import ContainerClient, ContentSettings
 from azure.storage.blob.aio import BlobServiceClient as AsyncBlobServiceClient
 
-from eventconsumer_api.capture import AVRO_SCHEMA
-from eventconsumer_processor.audit.container import AzureContainer
-from eventconsumer_processor.sink.parquet import SCHEMA
+from eventconsumer_api.wire.capture import AVRO_SCHEMA
+from eventconsumer_audit.container import AzureContainer
+from eventconsumer_host.sink.parquet import SCHEMA
 from eventconsumer_storage.account import StorageAccount
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from eventconsumer_storage.sync_blobs import SyncBlobStore
@@ -74,7 +74,7 @@ def _exhaust_a_deep_audit(
     secret.write_text(azurite.connection_string)
     where = [f"--container={container.container_name}", "--prefix=shop/orders"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "eventconsumer_processor", "audit", "--json", "--deep",
+        [sys.executable, "-m", "eventconsumer_tools", "audit", "--json", "--deep",
          f"--connection-string-file={secret}", *where],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
@@ -158,7 +158,7 @@ def test_a_record_of_millions_of_values_is_refused_before_it_is_parsed(value: by
 
     def attack(parse: str) -> Outcome:
         program = (  # not ru_maxrss, which begins with the memory of the process that started it
-            "import re, sys; from eventconsumer_api.batch import BatchManifest\n"
+            "import re, sys; from eventconsumer_api.wire.batch import BatchManifest\n"
             "peak = lambda: int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) * 1024\n"
             "data = sys.stdin.buffer.read(); before = peak()\n"
             f"try: {parse}(data)\n"

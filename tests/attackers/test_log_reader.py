@@ -15,8 +15,8 @@ from urllib.parse import unquote
 import pytest
 from azure.storage.blob import AccountSasPermissions, BlobServiceClient, ResourceTypes, Services, generate_account_sas
 
-from eventconsumer_api.batch import BatchJob
-from eventconsumer_api.labels import BATCH_JOB_ENV
+from eventconsumer_api.kube.labels import BATCH_JOB_ENV
+from eventconsumer_api.wire.batch import BatchJob
 from tests.attackers.outcome import Gained, Outcome, Refused
 from tests.integration.spark.drained import DrainedBatch, host_name
 from tests.integration.spark.drivers import EXAMPLE, fetch_jars, start_options

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eventconsumer_api.terminal import clean_line
+from eventconsumer_api.shared.terminal import clean_line
 from tests.attackers.outcome import Gained, Outcome, Refused
 from tests.integration.processor.conftest import MakeConsumer, consumer  # noqa: F401 - a fixture
 from tests.integration.processor.hosts import Consumer
@@ -30,7 +30,7 @@ def control_the_terminal(orders: Consumer, config: Path) -> Outcome:
     orders.emulator.admin.put_event(orders.hub, "0", BODY.encode())
     host = orders.host()
     letters = host.problem("DeadLetters")
-    program = [sys.executable, "-m", "eventconsumer_processor", "deadletters"]
+    program = [sys.executable, "-m", "eventconsumer_tools", "deadletters"]
     seen = {"the problem of the host": letters.message, "the log of the host": host.log.replace("\n", " ")}
     for words in TOOLS:
         done = subprocess.run(

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from eventconsumer_api.limited_http import LimitedRunner
+from eventconsumer_api.shared.limited_http import LimitedRunner
 from eventconsumer_operator.page.server import HEADERS, host_names, make_application
 from tests.attackers import served
 from tests.attackers.flood import KINDS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api import labels
+from eventconsumer_api.kube import labels
 from eventconsumer_operator import plan
 from eventconsumer_operator.plan import Plan
 from eventconsumer_operator.settings import Settings
@@ -23,7 +23,7 @@ DEFAULTS = Settings(namespaces=("shop",), processor_image="host:1", spark_image=
 GRANTED = replace(DEFAULTS, handler_image_prefixes=(USER_IMAGE,), spark_image_prefixes=(USER_IMAGE,))
 ANY_MODULE = f"""
 import importlib
-from eventconsumer_processor.handler import loading
+from eventconsumer_host.handler import loading
 loading.find = lambda top, folder: None
 loading._import = lambda spec, name, top, folder: importlib.import_module(name)
 {HOST}

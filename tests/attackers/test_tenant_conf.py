@@ -11,9 +11,9 @@ import pytest
 from azure.storage.blob import AccountSasPermissions, BlobServiceClient, ResourceTypes, Services, generate_account_sas
 from azure.storage.blob.aio import BlobServiceClient as AsyncBlobServiceClient
 
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.spark import Launcher
-from eventconsumer_api.spark_conf import ALLOWED, Form
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.spec.spark import Launcher
+from eventconsumer_api.spec.spark_conf import ALLOWED, Form
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.spark import conf as operators_conf

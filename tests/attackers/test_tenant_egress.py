@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api import labels
-from eventconsumer_api.spark import Launcher
+from eventconsumer_api.kube import labels
+from eventconsumer_api.spec.spark import Launcher
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import Plan, egress, make_plan
 from eventconsumer_operator.resource.names import child_labels

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from eventconsumer_api.kinds import Kind
+from eventconsumer_api.kube.kinds import Kind
 from eventconsumer_cli.errors import CliError, RefusedError
 from eventconsumer_cli.kube.client import KubernetesCluster
 from eventconsumer_cli.kube.kinds import CLUSTER_ROLE, DEPLOYMENT, EVENT_CONSUMER, NAMESPACE, STATEFUL_SET

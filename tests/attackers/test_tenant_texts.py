@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api import model
+from eventconsumer_api.shared import model
 from eventconsumer_operator.conditions import events
 from eventconsumer_operator.conditions.events import Recorder
 from eventconsumer_operator.conditions.status import make_status, wire

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from eventconsumer_api import limited_http
+from eventconsumer_api.shared import limited_http
 
 
 def remove_limits() -> None:

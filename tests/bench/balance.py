@@ -18,11 +18,11 @@ from typing import Any
 
 import structlog
 
-from eventconsumer_api.fleet import FLEET_SILENCE_SECONDS, FleetMessage
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.identity import owner_id, pod_of
-from eventconsumer_processor.identity.records import MOVED_SECONDS
-from eventconsumer_processor.partition.manager import rarity
+from eventconsumer_api.wire.fleet import FLEET_SILENCE_SECONDS, FleetMessage
+from eventconsumer_api.wire.host_config import HostConfig
+from eventconsumer_api.wire.identity import owner_id, pod_of
+from eventconsumer_host.identity.records import MOVED_SECONDS
+from eventconsumer_host.partition.manager import rarity
 from tests.bench.options import Options
 from tests.bench.results import Row
 from tests.simulation.host import SimHost, Surroundings

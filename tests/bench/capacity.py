@@ -2,7 +2,7 @@
 
 The host has one core, the emulator and Azurite have the other. Events arrive every half second on all partitions;
 leases last 60 s, the default. After a start phase, CPU time and storage requests are counted over the same minutes.
-The model (`eventconsumer_api.capacity`) computes both from the rate, the size of an event, the partitions and
+The model (`eventconsumer_api.resource.capacity`) computes both from the rate, the size of an event, the partitions and
 `roll.maxSeconds`, so a ratio of 1 means that the plan is right.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from eventconsumer_api.capacity import Load, host_cpu_seconds, requests_per_second
+from eventconsumer_api.resource.capacity import Load, host_cpu_seconds, requests_per_second
 from tests.bench.calls import requests
 from tests.bench.drainers import Roll, Way, drainer
 from tests.bench.hubs import add, await_readers

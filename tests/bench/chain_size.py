@@ -24,26 +24,26 @@ from typing import Any
 
 from azure.storage.blob.aio import BlobServiceClient, ContainerClient
 
-from eventconsumer_api.host_config import HostConfig
 from eventconsumer_api.v1alpha1 import Retention as Limits
-from eventconsumer_processor.audit.container import AzureContainer, Container, StoreContainer
-from eventconsumer_processor.audit.read import Subject, audit
-from eventconsumer_processor.batch.lag import Era
-from eventconsumer_processor.batch.log import BatchLog, BatchState
-from eventconsumer_processor.batch.measure import Measure
-from eventconsumer_processor.batch.retention import Retention
-from eventconsumer_processor.batch.watermark import WatermarkFile
-from eventconsumer_processor.lease.model import Listing
-from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.sink.slots import Chain
-from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_api.wire.host_config import HostConfig
+from eventconsumer_audit.container import AzureContainer, Container, StoreContainer
+from eventconsumer_audit.read import Subject, audit
+from eventconsumer_host.batch.lag import Era
+from eventconsumer_host.batch.log import BatchLog, BatchState
+from eventconsumer_host.batch.measure import Measure
+from eventconsumer_host.batch.retention import Retention
+from eventconsumer_host.batch.watermark import WatermarkFile
+from eventconsumer_host.lease.model import Listing
+from eventconsumer_host.metrics import Metrics
+from eventconsumer_host.sink.slots import Chain
+from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from eventconsumer_storage.blobs import Blob, BlobInfo
 from tests.bench.machine import peak_mib
 from tests.support.azurite import azurite_with_client
 from tests.support.fakes.hub import FakeHub
-from tests.unit.processor.auditing import CHAIN, CHAIN_RECORD, ERA, WHEN, segment
-from tests.unit.processor.stage import CONFIG
+from tests.unit.audit.auditing import CHAIN, CHAIN_RECORD, ERA, WHEN, segment
+from tests.unit.host.stage import CONFIG
 
 PARTITIONS = 32
 EVENTS = 1000  # of a file

@@ -27,9 +27,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from rich.console import Console
 from rich.table import Column, Table
 
-from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER, FleetMessage
-from eventconsumer_api.host_report import HostState
-from eventconsumer_api.identity import owner_id
+from eventconsumer_api.wire.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER, FleetMessage
+from eventconsumer_api.wire.host_report import HostState
+from eventconsumer_api.wire.identity import owner_id
 from tests.integration.processor.drained import assert_exactly_once, read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.support.azurite import AzuriteProcess

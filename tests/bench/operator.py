@@ -28,8 +28,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from kubernetes.aio import client, config
 
-from eventconsumer_api.fleet import FLEET_PATH
-from eventconsumer_api.host_report import (
+from eventconsumer_api.kube.labels import HOST_PORT
+from eventconsumer_api.wire.fleet import FLEET_PATH
+from eventconsumer_api.wire.host_report import (
     FleetReport,
     HostReport,
     HostState,
@@ -38,7 +39,6 @@ from eventconsumer_api.host_report import (
     StorageReport,
     WatermarkReport,
 )
-from eventconsumer_api.labels import HOST_PORT
 from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STATEFUL_SET
 from tests.contract.operator.simulation import host_pod

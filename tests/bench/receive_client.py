@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 
 from eventconsumer_api.v1alpha1 import HubTransport
-from eventconsumer_processor.amqp.hub import AmqpHub
-from eventconsumer_processor.credentials import HubAccess
-from eventconsumer_processor.source.hub import Hub
-from eventconsumer_processor.source.sdk import SdkHub
+from eventconsumer_host.amqp.hub import AmqpHub
+from eventconsumer_host.credentials import HubAccess
+from eventconsumer_host.source.hub import Hub
+from eventconsumer_host.source.sdk import SdkHub
 
 PREFETCH = 3000
 ADAPTERS: dict[str, Callable[[HubAccess], Hub]] = {"sdk": SdkHub, "amqp": AmqpHub, "websocket": AmqpHub}

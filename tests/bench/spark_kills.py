@@ -21,8 +21,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from azure.storage.blob import BlobServiceClient
 
-from eventconsumer_api.batch import BatchCommit, BatchJob
-from eventconsumer_api.spark import OutputFormat
+from eventconsumer_api.spec.spark import OutputFormat
+from eventconsumer_api.wire.batch import BatchCommit, BatchJob
 from tests.integration.spark.drained import DrainedBatch, host_name
 from tests.integration.spark.drivers import ROOT, fetch_jars, kill, start_driver
 from tests.support.azurite import AzuriteProcess, azurite_with_client

@@ -31,12 +31,12 @@ from azure.storage.blob import BlobServiceClient
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
-from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, Totals
-from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
-from eventconsumer_api.spark import Output
-from eventconsumer_processor.sink import parquet
-from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.rows import EventRows, FlatMap
+from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, Totals
+from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
+from eventconsumer_host.sink import parquet
+from eventconsumer_host.source.batch import EventBatch
+from eventconsumer_host.source.rows import EventRows, FlatMap
 from eventconsumer_spark import Batch
 from eventconsumer_spark.input.reading import check_count, read_events
 from eventconsumer_spark.job import write_batch

@@ -28,7 +28,7 @@ from random import Random
 
 from azure.storage.blob import BlobServiceClient
 
-from eventconsumer_api.batch import BatchJob, KeepAlive
+from eventconsumer_api.wire.batch import BatchJob, KeepAlive
 from eventconsumer_operator.spark.native import QUICK_START
 from tests.bench.machine import cpu_seconds, resident_mib
 from tests.integration.spark.drained import DrainedBatch, host_name

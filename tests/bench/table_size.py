@@ -23,16 +23,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from azure.storage.blob.aio import BlobServiceClient
 
-from eventconsumer_processor.confined.reader import Reader
-from eventconsumer_processor.host.allocator import return_freed_memory
-from eventconsumer_processor.sink.slots import Chain
-from eventconsumer_processor.table import checkpoint, checkpoint_file, delta
-from eventconsumer_processor.table.committer import Committer, Segment
-from eventconsumer_processor.table.log import TableLog
+from eventconsumer_host.host.allocator import return_freed_memory
+from eventconsumer_host.sink.slots import Chain
+from eventconsumer_host.table import checkpoint, checkpoint_file, delta
+from eventconsumer_host.table.committer import Committer, Segment
+from eventconsumer_host.table.log import TableLog
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
+from eventconsumer_storage.confined.reader import Reader
 from tests.bench.machine import peak_mib, resident_mib
 from tests.support.azurite import AzuriteProcess
-from tests.unit.processor.auditing import ERA, World
+from tests.unit.audit.auditing import ERA, World
 
 PARTITIONS = 32
 PREFIX, CHAIN = "p", "chain"

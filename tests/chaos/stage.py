@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from eventconsumer_api.host_report import HostReport
+from eventconsumer_api.wire.host_report import HostReport
 from eventconsumer_demo import run
 from eventconsumer_demo.cluster import Cluster
 from eventconsumer_demo.steps import DemoError

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from eventconsumer_processor.audit.codes import MEANINGS, Code, Level
-from eventconsumer_processor.cli import app
+from eventconsumer_audit.codes import MEANINGS, Code, Level
+from eventconsumer_tools.cli import app
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = (ROOT / "docs/reference/audit.md").read_text(encoding="utf-8")
@@ -46,20 +46,20 @@ def test_the_images_program_runs_the_package(tmp_path: Path) -> None:
     program.write_text(script.replace("/opt/venv/bin/python3", str(package)))
     program.chmod(0o755)
     called = subprocess.run([program, "audit", "--prefix", "a b"], capture_output=True, text=True, check=True)
-    assert called.stdout == "[-m][eventconsumer_processor][audit][--prefix][a b]"
+    assert called.stdout == "[-m][eventconsumer_tools][audit][--prefix][a b]"
 
 
 def imported() -> Iterator[str]:
     """The modules of this project that the package `audit` imports, except its own."""
-    for file in (ROOT / "processor_image/src/eventconsumer_processor/audit").glob("*.py"):
+    for file in (ROOT / "processor_image/src/eventconsumer_audit").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("eventconsumer_"):
-                packages = {"eventconsumer_api", "eventconsumer_processor", "eventconsumer_processor.source"}
+                packages = {"eventconsumer_api", "eventconsumer_host", "eventconsumer_host.source"}
                 inner = [f"{node.module}.{each.name}" for each in node.names]
                 yield from inner if node.module in packages else [str(node.module)]
 
 
 def test_what_the_audit_shares_is_listed_and_nothing_else() -> None:
     section = REFERENCE.partition("## What it shares with the hosts")[2].partition("\n## ")[0]
-    shared = {name for name in imported() if not name.startswith("eventconsumer_processor.audit")}
+    shared = {name for name in imported() if not name.startswith("eventconsumer_audit")}
     assert set(re.findall(r"`(eventconsumer_[a-z_.0-9]+)`", section)) == shared

@@ -13,7 +13,7 @@ import typer
 import yaml
 
 from docs.generate.pages import ROOT, Block, Command, blocks, commands, is_shell, names, pages
-from eventconsumer_processor.cli import app as host_image
+from eventconsumer_tools.cli import app as host_image
 
 VALUES = yaml.safe_load((ROOT / "helm/eventconsumer/values.yaml").read_text())
 TARGETS = set(re.findall(r"^([a-z][a-z-]*)(?: [a-z-]+)*:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)) | {

@@ -15,7 +15,7 @@ from docs.generate import properties as propertiesdoc
 from docs.generate import settings as settingsdoc
 from docs.generate.messages import templates
 from docs.generate.pages import DOCS, ROOT
-from eventconsumer_api.conditions import ConditionType, Reason
+from eventconsumer_api.spec.conditions import ConditionType, Reason
 from eventconsumer_operator.conditions import messages
 
 

@@ -10,12 +10,13 @@ import yaml
 
 from docs.generate import metrics as metricsdoc
 from docs.generate.pages import DOCS, ROOT, blocks, names, pages
-from eventconsumer_api import spark, v1alpha1
-from eventconsumer_api.conditions import ConditionType, PodReason, Reason
-from eventconsumer_api.crdgen import custom_resource_definition
-from eventconsumer_processor.audit.codes import Code, Level
-from eventconsumer_processor.certify import hub, storage
-from eventconsumer_processor.certify.command import groups
+from eventconsumer_api import v1alpha1
+from eventconsumer_api.resource.crdgen import custom_resource_definition
+from eventconsumer_api.spec import spark
+from eventconsumer_api.spec.conditions import ConditionType, PodReason, Reason
+from eventconsumer_audit.codes import Code, Level
+from eventconsumer_tools.certify import hub, storage
+from eventconsumer_tools.certify.command import groups
 
 PAGES = pages()
 SCHEMA = custom_resource_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

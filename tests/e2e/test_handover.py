@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.host_report import HostReport
+from eventconsumer_api.wire.host_report import HostReport
 from eventconsumer_demo import run
 from eventconsumer_demo.cluster import Cluster
 from eventconsumer_demo.steps import DemoError

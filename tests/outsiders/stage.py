@@ -18,9 +18,9 @@ from azure.eventhub.amqp import AmqpAnnotatedMessage
 from azure.storage.blob import BlobServiceClient
 from pyspark.sql import SparkSession
 
-from eventconsumer_api.batch import BatchJob, BatchManifest, ReplayOf, commit_name, manifest_name
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.spark import Output
+from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.wire.batch import BatchJob, BatchManifest, ReplayOf, commit_name, manifest_name
+from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_spark.attempt.attempt import Attempt, begin
 from eventconsumer_spark.attempt.shutdown import Ending
 from eventconsumer_spark.job import write_batch

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from eventconsumer_api.batch import BatchCommit
+from eventconsumer_api.wire.batch import BatchCommit
 from tests.outsiders.readers import COLUMNS, LOCAL, READERS, in_order, normal, place, texts
 from tests.outsiders.stage import NO_TEXT, PREFIX, Stage
 

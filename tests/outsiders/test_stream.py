@@ -11,16 +11,16 @@ from azure.storage.blob.aio import BlobServiceClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from eventconsumer_processor.audit.container import StoreContainer
-from eventconsumer_processor.audit.tablelog import TableLog
-from eventconsumer_processor.audit.tableprune import remove_files
-from eventconsumer_processor.confined.reader import Reader
-from eventconsumer_processor.sink.slots import Chain
-from eventconsumer_processor.table.committer import Committer, Segment
+from eventconsumer_audit.container import StoreContainer
+from eventconsumer_audit.tablelog import TableLog
+from eventconsumer_host.prune.tableprune import remove_files
+from eventconsumer_host.sink.slots import Chain
+from eventconsumer_host.table.committer import Committer, Segment
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
+from eventconsumer_storage.confined.reader import Reader
 from tests.integration.spark import live
 from tests.support.azurite import AzuriteProcess
-from tests.unit.processor.auditing import ERA, World
+from tests.unit.audit.auditing import ERA, World
 
 pytestmark = pytest.mark.usefixtures("sockets")
 EVENTS = 10

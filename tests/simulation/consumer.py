@@ -11,11 +11,11 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
-from eventconsumer_api.fleet import FleetMessage
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.identity import owner_id, pod_of
-from eventconsumer_processor.lease.assignment import assignment
-from eventconsumer_processor.partition.operator_messages import Refused
+from eventconsumer_api.wire.fleet import FleetMessage
+from eventconsumer_api.wire.host_config import HostConfig
+from eventconsumer_api.wire.identity import owner_id, pod_of
+from eventconsumer_host.lease.assignment import assignment
+from eventconsumer_host.partition.operator_messages import Refused
 from tests.simulation.checker import IN_FLIGHT
 from tests.simulation.host import SimHost, Surroundings
 from tests.simulation.loop import SimLoop

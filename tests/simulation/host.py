@@ -19,13 +19,13 @@ import pyarrow as pa
 import structlog
 
 from eventconsumer_api.errors import Blocked, EventConsumerError
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.host_report import Problem
-from eventconsumer_api.identity import HubSegment
 from eventconsumer_api.v1alpha1 import HandlerMode
-from eventconsumer_processor.batch.leader import Leader
-from eventconsumer_processor.batch.measure import eras_of
-from eventconsumer_processor.handler.api import (
+from eventconsumer_api.wire.host_config import HostConfig
+from eventconsumer_api.wire.host_report import Problem
+from eventconsumer_api.wire.identity import HubSegment
+from eventconsumer_host.batch.leader import Leader
+from eventconsumer_host.batch.measure import eras_of
+from eventconsumer_host.handler.api import (
     Batch,
     CloseReason,
     EventProcessor,
@@ -33,9 +33,9 @@ from eventconsumer_processor.handler.api import (
     RejectEvents,
     TryAgain,
 )
-from eventconsumer_processor.handler.deadletter import DeadLetters
-from eventconsumer_processor.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
-from eventconsumer_processor.identity.records import (
+from eventconsumer_host.handler.deadletter import DeadLetters
+from eventconsumer_host.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
+from eventconsumer_host.identity.records import (
     Leases,
     Times,
     claim_chain,
@@ -44,16 +44,16 @@ from eventconsumer_processor.identity.records import (
     restore_lease_record,
     until_moved,
 )
-from eventconsumer_processor.identity.segments import current
-from eventconsumer_processor.lease.layouts import lease_store
-from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partition.dependencies import PumpDependencies
-from eventconsumer_processor.partition.manager import PartitionManager
-from eventconsumer_processor.partition.operator_messages import OperatorMessages
-from eventconsumer_processor.sink.chains import chains_of
-from eventconsumer_processor.sink.content import BlockWriter
-from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.hub import HubInfo
+from eventconsumer_host.identity.segments import current
+from eventconsumer_host.lease.layouts import lease_store
+from eventconsumer_host.metrics import Metrics
+from eventconsumer_host.partition.dependencies import PumpDependencies
+from eventconsumer_host.partition.manager import PartitionManager
+from eventconsumer_host.partition.operator_messages import OperatorMessages
+from eventconsumer_host.sink.chains import chains_of
+from eventconsumer_host.sink.content import BlockWriter
+from eventconsumer_host.source.batch import EventBatch
+from eventconsumer_host.source.hub import HubInfo
 from tests.simulation.history import History
 from tests.simulation.loop import Machine, SimLoop
 from tests.simulation.network import Network, Node, RemoteHub, RemoteStore

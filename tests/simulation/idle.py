@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 from tests.simulation.test_fleet_partitions import as_planned, pod
-from tests.unit.processor.fleets import Fleet, fleet_test, until
+from tests.unit.host.fleets import Fleet, fleet_test, until
 
 HOUR = 3600.0
 HOSTS = 8

@@ -561,15 +561,15 @@ def make(mutant: Mutant, target: Path) -> None:
     Raises:
         ValueError: A change does not fit the source.
     """
-    import eventconsumer_processor
+    import eventconsumer_host
 
     shutil.copytree(
-        Path(eventconsumer_processor.__file__).parent,
-        target / "eventconsumer_processor",
+        Path(eventconsumer_host.__file__).parent,
+        target / "eventconsumer_host",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
     for change in mutant.changes:
-        path = target / "eventconsumer_processor" / change.file
+        path = target / "eventconsumer_host" / change.file
         text = path.read_text()
         if text.count(change.old) != change.times:
             raise ValueError(f"{change.file} has {change.old!r} {text.count(change.old)} times, not {change.times}")
@@ -583,10 +583,10 @@ def main() -> int:
     parser.add_argument("--package", type=Path, required=True, help="the folder that the package must come from")
     parser.add_argument("--runs", type=int, default=MOST)
     options = parser.parse_args()
-    import eventconsumer_processor
+    import eventconsumer_host
 
-    if options.package.resolve() not in Path(eventconsumer_processor.__file__).resolve().parents:
-        raise SystemExit(f"the package comes from {eventconsumer_processor.__file__}")
+    if options.package.resolve() not in Path(eventconsumer_host.__file__).resolve().parents:
+        raise SystemExit(f"the package comes from {eventconsumer_host.__file__}")
     from tests.simulation.driver import episode, run
 
     some = list(MUTANTS.values())

@@ -15,9 +15,9 @@ from random import Random
 from typing import Any, Protocol
 
 from eventconsumer_api.errors import EventConsumerError
-from eventconsumer_processor.errors import HubUnreachable, LinkStolen
-from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.rows import EventRows
+from eventconsumer_host.errors import HubUnreachable, LinkStolen
+from eventconsumer_host.source.batch import EventBatch
+from eventconsumer_host.source.rows import EventRows
 from eventconsumer_storage.errors import Unavailable
 from tests.simulation.loop import Machine, SimLoop
 from tests.support.fakes.blobs import FakeBlobStore

@@ -6,12 +6,12 @@ from datetime import timedelta
 from functools import partial
 
 from eventconsumer_api.errors import EventConsumerError
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_processor.confined.reader import Blobs
-from eventconsumer_processor.identity.segments import list_segments
-from eventconsumer_processor.lease.layouts import lease_store
-from eventconsumer_processor.source.hub import Hub
-from eventconsumer_processor.tools.accept import Accepting
+from eventconsumer_api.wire.host_config import HostConfig
+from eventconsumer_host.identity.segments import list_segments
+from eventconsumer_host.lease.layouts import lease_store
+from eventconsumer_host.source.hub import Hub
+from eventconsumer_storage.confined.reader import Blobs
+from eventconsumer_tools.commands.accept import Accepting
 from tests.simulation.history import History
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from eventconsumer_processor.errors import NoticeFailed
-from eventconsumer_processor.notice.message import Message
+from eventconsumer_host.errors import NoticeFailed
+from eventconsumer_host.notice.message import Message
 from tests.simulation.network import Network, Node
 from tests.simulation.noticesseen import NoticesSeen
 

@@ -14,10 +14,10 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from eventconsumer_api.batch import BatchCommit, attempt_name, commit_name
-from eventconsumer_processor.sink.slots import Chain
-from eventconsumer_processor.source.hub import HubInfo
-from eventconsumer_processor.table.checkpoint_file import encode
+from eventconsumer_api.wire.batch import BatchCommit, attempt_name, commit_name
+from eventconsumer_host.sink.slots import Chain
+from eventconsumer_host.source.hub import HubInfo
+from eventconsumer_host.table.checkpoint_file import encode
 from eventconsumer_storage.errors import Conflict
 from tests.simulation.checker import SLOT, ChainSeen, Checker
 from tests.simulation.history import History
@@ -25,7 +25,7 @@ from tests.simulation.receiver import REFUSALS, Receiver
 from tests.simulation.tampering import LeaseBlobs, OwnershipBlobs, Tampering, now
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 from tests.support.fakes.hub import FakeHub, FakeSource
-from tests.unit.processor.chains import tombstone
+from tests.unit.host.chains import tombstone
 
 MOST_PARTITIONS = 6
 RETENTIONS = ("interval 0 seconds", "interval 20 seconds", "interval 1 days")  # of old versions of the table

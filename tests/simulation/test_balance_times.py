@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import EventConsumerError
-from eventconsumer_processor.amqp.link import REQUEST_SECONDS
-from eventconsumer_processor.errors import HubUnreachable
-from eventconsumer_processor.lease.planned_balancer import GRACE_SECONDS
+from eventconsumer_api.spec.conditions import Reason
+from eventconsumer_host.amqp.link import REQUEST_SECONDS
+from eventconsumer_host.errors import HubUnreachable
+from eventconsumer_host.lease.planned_balancer import GRACE_SECONDS
 from eventconsumer_storage.errors import Unavailable
 from tests.simulation.idle import RESTING_SECONDS
 from tests.simulation.test_fleet_partitions import EITHER, as_planned, pod
 from tests.support.fakes.hub import FakeHub
 from tests.support.fakes.virtual import virtual
-from tests.unit.processor.fleets import LAYOUTS, Fleet, until, virtual_clock
+from tests.unit.host.fleets import LAYOUTS, Fleet, until, virtual_clock
 
 LOOK_SECONDS = 0.02
 

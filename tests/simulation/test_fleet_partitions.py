@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from eventconsumer_api.fleet import FLEET_SILENCE_SECONDS
-from eventconsumer_api.identity import pod_of
-from eventconsumer_processor.lease.assignment import assignment
-from eventconsumer_processor.lease.keeper import RENEW
-from eventconsumer_processor.lease.planned_balancer import GRACE_SECONDS
-from tests.unit.processor.fleets import LAYOUTS, SCAN, Fleet, fleet_test, until
+from eventconsumer_api.wire.fleet import FLEET_SILENCE_SECONDS
+from eventconsumer_api.wire.identity import pod_of
+from eventconsumer_host.lease.assignment import assignment
+from eventconsumer_host.lease.keeper import RENEW
+from eventconsumer_host.lease.planned_balancer import GRACE_SECONDS
+from tests.unit.host.fleets import LAYOUTS, SCAN, Fleet, fleet_test, until
 
 LEASE = 30.0
 TOLD = pytest.mark.parametrize("told", [False, True], ids=["silent", "told"])

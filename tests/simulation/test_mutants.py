@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import eventconsumer_processor
+import eventconsumer_host
 from tests.simulation.mutants import MOST, MUTANTS, RUNS, make
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +32,7 @@ def play(name: str, package: Path, runs: int) -> dict[str, str]:
 
 
 def test_every_mutant_fits_the_sources() -> None:
-    package = Path(eventconsumer_processor.__file__).parent
+    package = Path(eventconsumer_host.__file__).parent
     counts = {
         (name, change.file, change.old): (package / change.file).read_text().count(change.old) - change.times
         for name, mutant in MUTANTS.items()
@@ -46,7 +46,7 @@ def test_every_mutant_fits_the_sources() -> None:
 def test_every_mutant_is_killed_and_the_product_lives(tmp_path: Path) -> None:
     def attempt(name: str) -> tuple[str, dict[str, str]]:
         if not name:
-            return name, play(name, Path(eventconsumer_processor.__file__).parents[1], RUNS)
+            return name, play(name, Path(eventconsumer_host.__file__).parents[1], RUNS)
         package = tmp_path / name.replace(" ", "-")
         make(MUTANTS[name], package)
         return name, play(name, package, MOST)

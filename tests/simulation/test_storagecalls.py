@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from eventconsumer_processor.host.storagecalls import SOON_SECONDS, WINDOW_SECONDS, StorageCalls, idle_per_hour
-from eventconsumer_processor.identity.records import MOVED_SECONDS
-from eventconsumer_processor.partition.manager import rarity
+from eventconsumer_host.host.storagecalls import SOON_SECONDS, WINDOW_SECONDS, StorageCalls, idle_per_hour
+from eventconsumer_host.identity.records import MOVED_SECONDS
+from eventconsumer_host.partition.manager import rarity
 from tests.simulation.idle import HOSTS, SECONDS, idle_hour
 from tests.simulation.test_fleet_partitions import EITHER
 from tests.support.fakes.virtual import virtual
-from tests.unit.processor.fleets import virtual_clock
+from tests.unit.host.fleets import virtual_clock
 
 
 @virtual

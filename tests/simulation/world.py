@@ -22,9 +22,9 @@ from typing import Any
 
 import structlog
 
-from eventconsumer_api.fleet import FLEET_SILENCE_SECONDS
-from eventconsumer_processor.identity.records import MOVED_SECONDS
-from eventconsumer_processor.lease.planned_balancer import KEEP_SECONDS
+from eventconsumer_api.wire.fleet import FLEET_SILENCE_SECONDS
+from eventconsumer_host.identity.records import MOVED_SECONDS
+from eventconsumer_host.lease.planned_balancer import KEEP_SECONDS
 from tests.simulation.checker import Violation
 from tests.simulation.consumer import HOSTS, LEASE_SECONDS, Consumer
 from tests.simulation.host import SimHost, Surroundings

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import eventconsumer_processor
+import eventconsumer_host
 
 
 def app_folder(folder: Path, *modules: Path) -> Path:
@@ -13,7 +13,7 @@ def app_folder(folder: Path, *modules: Path) -> Path:
         modules: Files to copy there, as a Dockerfile does; of a folder, its modules.
     """
     folder.mkdir()
-    program = Path(eventconsumer_processor.__path__[0])
+    program = Path(eventconsumer_host.__path__[0])
     (folder / program.name).symlink_to(program)
     for given in modules:
         for module in [given] if given.is_file() else given.glob("*.py"):

@@ -37,7 +37,7 @@ class Leases:
 def run_program(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     """Run `eventconsumer` with these arguments; its output is text."""
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "eventconsumer_processor", *arguments],
+        [sys.executable, "-W", "error", "-m", "eventconsumer_tools", *arguments],
         capture_output=True,
         text=True,
         timeout=HANG_SECONDS,

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from eventconsumer_processor.confined.reader import Blobs, Unreadable
+from eventconsumer_storage.confined.reader import Blobs, Unreadable
 
 
 class Here:

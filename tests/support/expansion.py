@@ -1,7 +1,7 @@
 """What the kubelet makes of an argument, and of the value of a variable: a port of Kubernetes' algorithm, line by line.
 
 Source: `Expand` and `tryReadVariableName` of k8s.io/kubernetes/third_party/forked/golang/expansion/expand.go.
-tests/unit/api/test_expansion.py plays the cases of its test.
+tests/unit/api/kube/test_expansion.py plays the cases of its test.
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_cli.errors import NotFound
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.kube.kinds import POD, name_of

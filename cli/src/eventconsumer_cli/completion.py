@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import typer
 from typer._completion_classes import completion_init
 
-from eventconsumer_api.terminal import guarded
+from eventconsumer_api.shared.terminal import guarded
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.main import app
 from eventconsumer_cli.session import Options, Session, kubernetes

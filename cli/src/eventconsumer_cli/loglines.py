@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from eventconsumer_api.terminal import clean_line
+from eventconsumer_api.shared.terminal import clean_line
 from eventconsumer_cli.output import BAD, DIM, WARN
 
 _STYLES = {"warning": WARN, "error": BAD, "critical": BAD}

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from eventconsumer_api.redaction import redact
-from eventconsumer_api.terminal import guarded
+from eventconsumer_api.shared.redaction import redact
+from eventconsumer_api.shared.terminal import guarded
 from eventconsumer_cli.commands import (
     adopt,
     audit,

@@ -17,8 +17,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from eventconsumer_api.console import Console
-from eventconsumer_api.terminal import clean_line
+from eventconsumer_api.shared.console import Console
+from eventconsumer_api.shared.terminal import clean_line
 
 PIPE_COLUMNS = 400  # wide enough that no cell is folded in a pipe
 GOOD, WARN, BAD, DIM, TITLE = "green", "yellow", "red", "dim", "bold"

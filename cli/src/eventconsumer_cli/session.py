@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_cli.errors import Failed, NotFound
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, name_of

@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from eventconsumer_api.conditions import ConditionType
-from eventconsumer_api.host_report import HostReport, PartitionReport
-from eventconsumer_api.identity import pod_of
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.status import EventConsumerStatus, WatermarkStatus
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.spec.conditions import ConditionType
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus, WatermarkStatus
+from eventconsumer_api.wire.host_report import HostReport, PartitionReport
+from eventconsumer_api.wire.identity import pod_of
 from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.kube.kinds import is_ready, name_of, namespace_of
 from eventconsumer_cli.kube.reports import Hosts

@@ -5,9 +5,9 @@ Messages are redacted when the error is built, so that texts of libraries can be
 
 # ruff: noqa: N818 - the names are the outcomes
 
-from eventconsumer_api.conditions import Reason
-from eventconsumer_api.host_report import Problem
-from eventconsumer_api.redaction import redact
+from eventconsumer_api.shared.redaction import redact
+from eventconsumer_api.spec.conditions import Reason
+from eventconsumer_api.wire.host_report import Problem
 
 
 class EventConsumerError(Exception):

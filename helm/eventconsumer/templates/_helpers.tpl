@@ -111,7 +111,7 @@ Allowed suffixes of a role as a JSON list, from a list of a setting and its valu
 {{- $found | toJson }}
 {{- end }}
 
-{{/* Regular expressions of the allowed hosts of a role, as a JSON list: those of the operator (eventconsumer_api.endpoints). */}}
+{{/* Regular expressions of the allowed hosts of a role, as a JSON list: those of the operator (eventconsumer_api.spec.endpoints). */}}
 {{- define "eventconsumer.hosts" -}}
 {{- $setting := first . }}
 {{- $account := "[a-z0-9]{3,24}(-(internet|microsoft)routing)?(-secondary)?" }}

@@ -17,10 +17,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 
 import structlog
 
-from eventconsumer_api import logs
-from eventconsumer_api.coredumps import forbid_core_dumps
-from eventconsumer_api.labels import HOST_PORT
-from eventconsumer_api.terminal import guarded
+from eventconsumer_api.kube.labels import HOST_PORT
+from eventconsumer_api.shared import logs
+from eventconsumer_api.shared.coredumps import forbid_core_dumps
+from eventconsumer_api.shared.terminal import guarded
 from eventconsumer_operator.controller import Controller
 from eventconsumer_operator.fleet.key import FleetKey, FleetKeyError
 from eventconsumer_operator.fleet.messages import Fleets

@@ -9,8 +9,8 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_api.labels import COMPONENT_SPARK
+from eventconsumer_api.kube.kinds import Kind, Manifest
+from eventconsumer_api.kube.labels import COMPONENT_SPARK
 from eventconsumer_api.v1alpha1 import KIND
 from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Changed, DependencyNotReady, Gone, NameTaken, OperatorError, Refused

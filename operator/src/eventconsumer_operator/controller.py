@@ -10,7 +10,7 @@ import time
 
 import structlog
 
-from eventconsumer_api.log_throttle import LogThrottle
+from eventconsumer_api.shared.log_throttle import LogThrottle
 from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Forbidden, OperatorError
 from eventconsumer_operator.keys import Key

@@ -16,7 +16,7 @@ Each message names the thing, the cause and the remedy. It holds no secret: the 
 
 # ruff: noqa: N818 - the classes are named like the reasons of conditions
 
-from eventconsumer_api.conditions import Reason
+from eventconsumer_api.spec.conditions import Reason
 
 
 class OperatorError(Exception):

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from eventconsumer_api.connections import Fresh
+from eventconsumer_api.shared.connections import Fresh
 from eventconsumer_operator import metrics
 from eventconsumer_operator.controller import RECONCILE_SECONDS
 from eventconsumer_operator.keys import Key

@@ -11,8 +11,8 @@ from prometheus_client import REGISTRY, Counter, Gauge, Histogram, disable_creat
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from eventconsumer_api.remedies import severity
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.resource.remedies import severity
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series

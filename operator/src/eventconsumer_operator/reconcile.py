@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from eventconsumer_api.host_report import HostState
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
+from eventconsumer_api.wire.host_report import HostState
 from eventconsumer_operator import metrics
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.conditions.events import Recorder

@@ -16,12 +16,12 @@ from datetime import timedelta
 from itertools import chain
 from typing import Any
 
-from eventconsumer_api.conditions import UNREACHABLE
-from eventconsumer_api.host_report import HostReport
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.remedies import severity
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.resource.remedies import severity
+from eventconsumer_api.spec.conditions import UNREACHABLE
 from eventconsumer_api.v1alpha1 import ScalingMode
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
+from eventconsumer_api.wire.host_report import HostReport
 from eventconsumer_operator.errors import OperatorError, SpecError
 from eventconsumer_operator.kube.manifest import is_being_deleted
 from eventconsumer_operator.plan import Plan

@@ -4,7 +4,7 @@ import asyncio
 
 from aiohttp import web
 
-from eventconsumer_api.limited_http import LimitedRunner
+from eventconsumer_api.shared.limited_http import LimitedRunner
 
 
 class PortTaken(Exception):  # noqa: N818 - named after what happened

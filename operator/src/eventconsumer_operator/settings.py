@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
 
-from eventconsumer_api.endpoints import (
+from eventconsumer_api.kube.labels import HOST_SERVICE_ACCOUNT
+from eventconsumer_api.spec.endpoints import (
     AZURE_HUB_SUFFIXES,
     AZURE_STORAGE_SUFFIXES,
     NOTICE_URL_PATTERN,
     REGISTRY_URL_PATTERN,
     SUFFIX_PATTERN,
 )
-from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
-from eventconsumer_api.programs import ENV_PREFIX_PATTERN, OWN_ENV_WORDS
-from eventconsumer_api.scheduling import is_reserved
-from eventconsumer_api.spark import Launcher
+from eventconsumer_api.spec.programs import ENV_PREFIX_PATTERN, OWN_ENV_WORDS
+from eventconsumer_api.spec.scheduling import is_reserved
+from eventconsumer_api.spec.spark import Launcher
 
 API_SERVER_PORTS = (443, 6443, 8443, 16443)
 """Ports of the API server in common distributions."""

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 from typing import BinaryIO
 
-from eventconsumer_processor.handler import Batch, CloseReason, EventProcessor, PartitionContext, TryAgain
+from eventconsumer_host.handler import Batch, CloseReason, EventProcessor, PartitionContext, TryAgain
 
 TIMEOUT_SECONDS = 5
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from eventconsumer_processor.handler import Batch, EventProcessor, PartitionContext, RejectEvents, Rows
+from eventconsumer_host.handler import Batch, EventProcessor, PartitionContext, RejectEvents, Rows
 
 
 class Masking(EventProcessor):

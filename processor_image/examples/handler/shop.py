@@ -10,7 +10,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from eventconsumer_processor.handler import (
+from eventconsumer_host.handler import (
     Batch,
     CloseReason,
     Event,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from eventconsumer_api.batch import BatchJob, BatchManifest
-from eventconsumer_api.identity import BatchFolder
+from eventconsumer_api.wire.batch import BatchJob, BatchManifest
+from eventconsumer_api.wire.identity import BatchFolder
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.output.delta_table import Match, Transaction, append, merge
 from eventconsumer_spark.output.folder import write_folder

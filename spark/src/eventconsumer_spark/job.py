@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
-from eventconsumer_api.spark import Body, OutputFormat
+from eventconsumer_api.spec.spark import Body, OutputFormat
 from eventconsumer_spark import Batch, WriteResult, run_batch
 from eventconsumer_spark.output.avro import Schemas, find_schemas, split_avro
 from eventconsumer_spark.output.bodies import Split, split

@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
-from eventconsumer_api.batch import BatchManifest
-from eventconsumer_api.spark import BodyType, OutputFormat
+from eventconsumer_api.spec.spark import BodyType, OutputFormat
 from eventconsumer_api.v1alpha1 import FileFormat
+from eventconsumer_api.wire.batch import BatchManifest
 from eventconsumer_spark import EVENT_SCHEMA, Batch, WriteResult, run_batch
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError
 from eventconsumer_spark.job import DATE, with_date

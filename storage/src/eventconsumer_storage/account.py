@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.storage.blob import BlobServiceClient
 
-from eventconsumer_api.conditions import Reason
-from eventconsumer_api.endpoints import account_name, storage_problem
 from eventconsumer_api.errors import Blocked
-from eventconsumer_api.host_config import BlobContainer, Credential
+from eventconsumer_api.spec.conditions import Reason
+from eventconsumer_api.spec.endpoints import account_name, storage_problem
+from eventconsumer_api.wire.host_config import BlobContainer, Credential
 from eventconsumer_storage.credential import (
     check_identity,
     insecure,

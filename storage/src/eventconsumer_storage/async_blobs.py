@@ -13,8 +13,8 @@ from azure.core.exceptions import AzureError, ResourceExistsError
 from azure.storage.blob import BlobBlock
 from azure.storage.blob.aio import BlobClient, BlobLeaseClient, BlobServiceClient, ContainerClient
 
-from eventconsumer_api.endpoints import account_name
-from eventconsumer_api.host_config import BlobContainer
+from eventconsumer_api.spec.endpoints import account_name
+from eventconsumer_api.wire.host_config import BlobContainer
 from eventconsumer_storage.account import resolve_account
 from eventconsumer_storage.blobs import Blob, BlobInfo, info_of, quoted
 from eventconsumer_storage.errors import NotFound, StorageError, Unauthorized, Unavailable, storage_error

@@ -10,15 +10,15 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from eventconsumer_api.conditions import Reason
-from eventconsumer_api.connection_string import (
+from eventconsumer_api.errors import Blocked
+from eventconsumer_api.shared.connection_string import (
     ConnectionStringError,
     normal_connection_string,
     parse_connection_string,
 )
-from eventconsumer_api.endpoints import EndpointProblem
-from eventconsumer_api.errors import Blocked
-from eventconsumer_api.host_config import Credential
+from eventconsumer_api.spec.conditions import Reason
+from eventconsumer_api.spec.endpoints import EndpointProblem
+from eventconsumer_api.wire.host_config import Credential
 
 _IDENTITY_ENV = ("AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
-from eventconsumer_api.host_config import Credential, ProxyConfig
+from eventconsumer_api.spec.conditions import Reason
+from eventconsumer_api.wire.host_config import Credential, ProxyConfig
 from eventconsumer_storage.credential import invalid, read_secret
 
 USER_FORM = "<user>:<password>"

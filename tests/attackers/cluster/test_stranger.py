@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.labels import HOST_PORT
-from eventconsumer_api.podsecurity import container_security, pod_security
+from eventconsumer_api.kube.labels import HOST_PORT
+from eventconsumer_api.kube.podsecurity import container_security, pod_security
 from tests.attackers import flood
 from tests.attackers.outcome import Gained, Outcome, Refused
 from tests.e2e.conftest import Demo, image

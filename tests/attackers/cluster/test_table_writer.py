@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.storage.blob import ContainerClient
 
-from eventconsumer_api.podsecurity import container_security, pod_security
+from eventconsumer_api.kube.podsecurity import container_security, pod_security
 from eventconsumer_demo import run
 from eventhubs_emulator.admin_client import AdminClient
 from tests.attackers import bombs

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.labels import BATCH_JOB_ENV, BATCH_MANIFEST_ENV, SECRETS_DIR
-from eventconsumer_api.mounts import SECRET_FILE
-from eventconsumer_api.podsecurity import container_security, pod_security
+from eventconsumer_api.kube.labels import BATCH_JOB_ENV, BATCH_MANIFEST_ENV, SECRETS_DIR
+from eventconsumer_api.kube.mounts import SECRET_FILE
+from eventconsumer_api.kube.podsecurity import container_security, pod_security
 from eventconsumer_demo.steps import DemoError
 from tests.attackers.cluster.tenants import KEY, LOOT, SECRET, Tenant
 from tests.attackers.outcome import Gained, Outcome, Refused

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from eventconsumer_api.kinds import Kind
+from eventconsumer_api.kube.kinds import Kind
 from eventconsumer_cli import completion
 from eventconsumer_cli.errors import NotFound, RefusedError
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD

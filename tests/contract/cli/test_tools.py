@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from eventconsumer_api.crdgen import custom_resource_definition
-from eventconsumer_api.host_config import Credential
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.resource.crdgen import custom_resource_definition
+from eventconsumer_api.wire.host_config import Credential
 from eventconsumer_cli.doctor import rights
 from eventconsumer_cli.doctor.findings import Level
 from eventconsumer_cli.doctor.installation import DEFINITION_NAME, schema_digest

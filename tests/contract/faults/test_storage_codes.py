@@ -4,21 +4,21 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from eventconsumer_api.host_config import BlobLocation, Credential
-from eventconsumer_processor import problems
-from eventconsumer_processor.errors import LeaseLost
-from eventconsumer_processor.inspect.storage import AccountFacts, account_facts
-from eventconsumer_processor.lease.azuresdk import Names
-from eventconsumer_processor.lease.azuresdk_store import AzureSdkStore
-from eventconsumer_processor.lease.eventprocessorhost_store import EventProcessorHostStore
-from eventconsumer_processor.lease.held import HeldLease
-from eventconsumer_processor.lease.model import Checkpoint
-from eventconsumer_processor.lease.store import LeaseStore
+from eventconsumer_api.wire.host_config import BlobLocation, Credential
+from eventconsumer_host import problems
+from eventconsumer_host.errors import LeaseLost
+from eventconsumer_host.lease.azuresdk import Names
+from eventconsumer_host.lease.azuresdk_store import AzureSdkStore
+from eventconsumer_host.lease.eventprocessorhost_store import EventProcessorHostStore
+from eventconsumer_host.lease.held import HeldLease
+from eventconsumer_host.lease.model import Checkpoint
+from eventconsumer_host.lease.store import LeaseStore
 from eventconsumer_storage.account import StorageAccount
 from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
 from eventconsumer_storage.errors import NotFound, Refused, StorageError, Unauthorized, Unavailable
 from eventconsumer_storage.lease_time import boottime
 from eventconsumer_storage.sync_blobs import SyncBlobStore
+from eventconsumer_tools.inspect.storage import AccountFacts, account_facts
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.support.faultactions import Amend, Fail
 from tests.support.faultproxy import FaultProxy, Match

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from kubernetes.aio import client, config
 
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_operator.kube.api import KubernetesApi
 from tests.support.apiserver import ApiServerProcess, find_binary
 from tests.support.chart import SERVED, VALUES_FILE

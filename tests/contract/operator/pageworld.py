@@ -18,7 +18,8 @@ from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
-from eventconsumer_api.host_report import (
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
+from eventconsumer_api.wire.host_report import (
     BatchReport,
     CommitReport,
     FleetReport,
@@ -28,7 +29,6 @@ from eventconsumer_api.host_report import (
     PartitionReport,
     Problem,
 )
-from eventconsumer_api.status import EventConsumerStatus
 from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import STATEFUL_SET

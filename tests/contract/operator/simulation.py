@@ -16,10 +16,10 @@ import aiohttp
 from aiohttp import web
 from kubernetes.aio import client
 
-from eventconsumer_api import labels
-from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
-from eventconsumer_api.host_report import HostReport
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.wire.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
+from eventconsumer_api.wire.host_report import HostReport
 from eventconsumer_operator.errors import Forbidden, Transient
 from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.manifest import POD, STATEFUL_SET

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
-from eventconsumer_api.scheduling import RESERVED_DOMAINS, RESERVED_KEYS
+from eventconsumer_api.spec.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
+from eventconsumer_api.spec.scheduling import RESERVED_DOMAINS, RESERVED_KEYS
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import make_plan

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api import labels
-from eventconsumer_api.host_report import HostReport
-from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_api.status import Condition
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Kind, Manifest
+from eventconsumer_api.v1alpha1.status import Condition
+from eventconsumer_api.wire.host_report import HostReport
 from eventconsumer_operator.fleet.key import FleetKey
 from eventconsumer_operator.fleet.messages import Fleets
 from eventconsumer_operator.keys import Key

@@ -14,9 +14,9 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
-from eventconsumer_api.labels import COMPONENT_HOST, LABEL_CONSUMER
-from eventconsumer_api.programs import ENV_PREFIX_PATTERN, OWN_ENV_WORDS
+from eventconsumer_api.kube.labels import COMPONENT_HOST, LABEL_CONSUMER
+from eventconsumer_api.spec.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
+from eventconsumer_api.spec.programs import ENV_PREFIX_PATTERN, OWN_ENV_WORDS
 from eventconsumer_cli.kube.releases import SERVES, SERVES_ALL, releases_of
 from eventconsumer_operator.fleet.key import FleetKey
 from eventconsumer_operator.keys import Key

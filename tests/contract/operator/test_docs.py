@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api import labels
+from eventconsumer_api.kube import labels
 from tests.contract.operator.conftest import Cluster
 from tests.docs.test_commands import check_kubectl
 from tests.support.apiserver import find_binary

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from kubernetes.aio import client, config
 
-from eventconsumer_api import labels
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.spark_conf import ALLOWED
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.spec.spark_conf import ALLOWED
 from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.manifest import STATEFUL_SET
 from tests.contract.operator.conftest import ROOT, Cluster

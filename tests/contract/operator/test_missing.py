@@ -12,8 +12,8 @@ from typing import Any
 
 from kubernetes.aio import client, config
 
-from eventconsumer_api.host_report import HostReport, PartitionLag
-from eventconsumer_api.labels import FIELD_MANAGER
+from eventconsumer_api.kube.labels import FIELD_MANAGER
+from eventconsumer_api.wire.host_report import HostReport, PartitionLag
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.simulation import Simulation
 from tests.contract.operator.test_operator import PARTITIONS, SPEC, Hub, World, build, condition, message, ready

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from kubernetes.aio import client, config
 
-from eventconsumer_api.host_report import BatchReport, FleetReport, HostReport, HostState, PartitionReport, Problem
+from eventconsumer_api.wire.host_report import BatchReport, FleetReport, HostReport, HostState, PartitionReport, Problem
 from tests.contract.operator.conftest import OPERATOR_USER, Cluster
 from tests.contract.operator.simulation import Simulation
 from tests.support.azurite import free_port

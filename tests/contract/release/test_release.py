@@ -175,8 +175,8 @@ def test_a_wheel_of_the_release_runs(clone: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     printed = subprocess.run(
-        [sys.executable, "-m", "eventconsumer_api.crdgen"], cwd=tmp_path, check=True, capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        [sys.executable, "-m", "eventconsumer_api.resource.crdgen"], cwd=tmp_path, check=True,
+        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)},
     ).stdout  # fmt: skip
     assert printed == (ROOT / "crds/eventconsumers.yaml").read_text()
 

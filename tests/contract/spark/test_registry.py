@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.host_config import Credential
-from eventconsumer_api.spark import Registry, RegistryType
+from eventconsumer_api.spec.spark import Registry, RegistryType
+from eventconsumer_api.wire.host_config import Credential
 from eventconsumer_spark.errors import ConfigurationError, RegistryError
 from eventconsumer_spark.registry import client as module
 from eventconsumer_spark.registry.check import NO_SCHEMA, check

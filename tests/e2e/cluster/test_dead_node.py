@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from kubernetes.aio import client, config
 
-from eventconsumer_api.host_report import HostReport
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT, SPARK_SERVICE_ACCOUNT
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.labels import HOST_SERVICE_ACCOUNT, SPARK_SERVICE_ACCOUNT
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
+from eventconsumer_api.wire.host_report import HostReport
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.manifest import POD, STATEFUL_SET

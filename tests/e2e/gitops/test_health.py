@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from eventconsumer_api.host_report import HostReport, Problem
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND
+from eventconsumer_api.wire.host_report import HostReport, Problem
 from eventconsumer_operator.conditions.status import make_status, wire
 from eventconsumer_operator.errors import SpecError, Transient
 from eventconsumer_operator.plan import make_plan

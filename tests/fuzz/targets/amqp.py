@@ -3,20 +3,20 @@
 import asyncio
 from typing import Any
 
-from eventconsumer_processor.amqp import codec, frames
-from eventconsumer_processor.amqp.codec import FrameError
-from eventconsumer_processor.amqp.connection import Connection
-from eventconsumer_processor.amqp.decode import by_rows, decode_compiled
-from eventconsumer_processor.amqp.link import Receiver
-from eventconsumer_processor.amqp.messages import decode_message, delivery_annotations, readable_annotations
-from eventconsumer_processor.amqp.requests import Sender
-from eventconsumer_processor.amqp.websocket import WebSocket
-from eventconsumer_processor.amqp.wire import Runs, messages_of
+from eventconsumer_host.amqp import codec, frames
+from eventconsumer_host.amqp.codec import FrameError
+from eventconsumer_host.amqp.connection import Connection
+from eventconsumer_host.amqp.decode import by_rows, decode_compiled
+from eventconsumer_host.amqp.link import Receiver
+from eventconsumer_host.amqp.messages import decode_message, delivery_annotations, readable_annotations
+from eventconsumer_host.amqp.requests import Sender
+from eventconsumer_host.amqp.websocket import WebSocket
+from eventconsumer_host.amqp.wire import Runs, messages_of
 from eventhubs_emulator.framing import AMQP_HEADER, SASL_FRAME, SASL_HEADER, frame
 from eventhubs_emulator.performatives import Attach, Begin, Open, SaslMechanisms, SaslOutcome
 from eventhubs_emulator.values import Described, ULong
 from tests.fuzz.targets.allow import allow
-from tests.unit.processor.amqp.pieces import piece
+from tests.unit.host.amqp.pieces import piece
 
 SEPARATOR = b"\xfe\xff"
 _LOOP = asyncio.new_event_loop()

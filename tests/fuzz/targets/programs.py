@@ -6,17 +6,17 @@ from tempfile import NamedTemporaryFile
 
 from pydantic import ValidationError
 
-from eventconsumer_api.batch import BatchJob
-from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.errors import Blocked
-from eventconsumer_api.fleet import FleetMessage
-from eventconsumer_api.host_config import BlobContainer, Credential, HostConfig, HubConfig
-from eventconsumer_api.host_report import HostReport
+from eventconsumer_api.spec.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
+from eventconsumer_api.wire.batch import BatchJob
+from eventconsumer_api.wire.fleet import FleetMessage
+from eventconsumer_api.wire.host_config import BlobContainer, Credential, HostConfig, HubConfig
+from eventconsumer_api.wire.host_report import HostReport
 from eventconsumer_cli import loglines
+from eventconsumer_host.credentials import hub_access
 from eventconsumer_operator.conditions.replaystatus import parse_totals
 from eventconsumer_operator.conditions.status import make_status, wire
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_processor.credentials import hub_access
 from eventconsumer_storage.account import resolve_account
 from tests.fuzz.targets.allow import allow, same
 from tests.unit.operator.worlds import SETTINGS, observed

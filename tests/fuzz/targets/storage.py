@@ -4,24 +4,24 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from eventconsumer_api.batch import BatchClaim, BatchCommit, BatchManifest
-from eventconsumer_api.identity import ChainRecord, HubSegment, LeaseRecord, OutputRecord
-from eventconsumer_api.watermark import WatermarkRecord
-from eventconsumer_processor.audit import leases as audited
-from eventconsumer_processor.audit.batches import BatchAudit
-from eventconsumer_processor.audit.identity import IdentityAudit
-from eventconsumer_processor.audit.model import Findings
-from eventconsumer_processor.audit.watermark import WatermarkAudit
-from eventconsumer_processor.errors import LeaseInvalid
-from eventconsumer_processor.handler.deadletter import LetterFolder, parse_letter
-from eventconsumer_processor.host.replay import parse_ends
-from eventconsumer_processor.lease import azuresdk, eventprocessorhost
-from eventconsumer_processor.lease.model import Checkpoint
-from eventconsumer_processor.notice import cursor
-from eventconsumer_processor.sink.gaps import RANGES
-from eventconsumer_processor.sink.gaps import parse as parse_gaps
-from eventconsumer_processor.sink.gaps import text as gap_text
-from eventconsumer_processor.sink.slots import parse_genesis
+from eventconsumer_api.wire.batch import BatchClaim, BatchCommit, BatchManifest
+from eventconsumer_api.wire.identity import ChainRecord, HubSegment, LeaseRecord, OutputRecord
+from eventconsumer_api.wire.watermark import WatermarkRecord
+from eventconsumer_audit import leases as audited
+from eventconsumer_audit.batches import BatchAudit
+from eventconsumer_audit.identity import IdentityAudit
+from eventconsumer_audit.model import Findings
+from eventconsumer_audit.watermark import WatermarkAudit
+from eventconsumer_host.errors import LeaseInvalid
+from eventconsumer_host.handler.deadletter import LetterFolder, parse_letter
+from eventconsumer_host.host.replay import parse_ends
+from eventconsumer_host.lease import azuresdk, eventprocessorhost
+from eventconsumer_host.lease.model import Checkpoint
+from eventconsumer_host.notice import cursor
+from eventconsumer_host.sink.gaps import RANGES
+from eventconsumer_host.sink.gaps import parse as parse_gaps
+from eventconsumer_host.sink.gaps import text as gap_text
+from eventconsumer_host.sink.slots import parse_genesis
 from tests.fuzz.targets.allow import allow, same
 
 

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-from eventconsumer_processor.audit import parquetrows, tablelog, tablerows, tablestate
-from eventconsumer_processor.audit.codes import Code
-from eventconsumer_processor.table import actions, checkpoint_file, delta
+from eventconsumer_audit import parquetrows, tablelog, tablerows, tablestate
+from eventconsumer_audit.codes import Code
+from eventconsumer_host.table import actions, checkpoint_file, delta
 from tests.fuzz.targets.allow import allow
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ def _audit(log: list[bytes]) -> None:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return
         if any(action.get("remove") for action in found) or any(_shared(action) for action in found):
-            return  # `tests/unit/processor/audit` has cases of removed files and of deletion vectors
+            return  # `tests/unit/audit` has cases of removed files and of deletion vectors
         for add in _adds(found):
             twice = twice or (there and bool(add.get("dataChange", True)))
             there = True

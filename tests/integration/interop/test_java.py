@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from eventconsumer_api.identity import pod_of
+from eventconsumer_api.wire.identity import pod_of
 from tests.integration.interop.conftest import MakeTlsConsumer, StartJava
 from tests.integration.interop.processes import CURRENT, LEGACY, JavaProcess, TlsConsumer
 from tests.integration.processor.drained import read_drained

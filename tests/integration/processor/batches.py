@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import ContainerClient
 
-from eventconsumer_api.batch import BatchCommit, BatchManifest, CommitTotals, commit_name, manifest_name
+from eventconsumer_api.wire.batch import BatchCommit, BatchManifest, CommitTotals, commit_name, manifest_name
 
 PREFIX = "shop/orders"
 

@@ -1,4 +1,4 @@
-"""Real host processes for tests: `python -m eventconsumer_processor` on a free port, stopped by pid."""
+"""Real host processes for tests: `python -m eventconsumer_tools` on a free port, stopped by pid."""
 
 import asyncio
 import json
@@ -14,11 +14,11 @@ from typing import Any
 from azure.eventhub import EventData, EventHubProducerClient
 from azure.storage.blob import ContainerClient
 
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.host_report import HostReport, Problem
-from eventconsumer_processor.audit.access import Options, opened
-from eventconsumer_processor.audit.model import AuditReport
-from eventconsumer_processor.audit.read import audit
+from eventconsumer_api.wire.host_config import HostConfig
+from eventconsumer_api.wire.host_report import HostReport, Problem
+from eventconsumer_audit.model import AuditReport
+from eventconsumer_audit.read import audit
+from eventconsumer_tools.access import Options, opened
 from tests.support.azurite import AzuriteProcess
 from tests.support.servers import EmulatorProcess
 from tests.support.waiting import HANG_SECONDS, wait_until
@@ -53,7 +53,7 @@ class HostProcess:
         self._log = self.log_file.open("ab")
         self._log_start = self._log.tell()  # a pod of this name may have been there before
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "eventconsumer_processor"],
+            [sys.executable, "-m", "eventconsumer_tools"],
             stdout=self._log,
             stderr=self._log,
             env=os.environ

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from eventconsumer_api.v1alpha1 import HubTransport
-from eventconsumer_processor.amqp import link
-from eventconsumer_processor.amqp.hub import AmqpHub
-from eventconsumer_processor.credentials import HubAccess
-from eventconsumer_processor.errors import HubUnauthorized, HubUnreachable, LinkStolen
-from eventconsumer_processor.source.conditions import taker_of
-from eventconsumer_processor.source.hub import Hub
-from eventconsumer_processor.source.sdk import SdkHub
+from eventconsumer_host.amqp import link
+from eventconsumer_host.amqp.hub import AmqpHub
+from eventconsumer_host.credentials import HubAccess
+from eventconsumer_host.errors import HubUnauthorized, HubUnreachable, LinkStolen
+from eventconsumer_host.source.conditions import taker_of
+from eventconsumer_host.source.hub import Hub
+from eventconsumer_host.source.sdk import SdkHub
 from tests.integration.processor.test_source import receive, send
 from tests.support.servers import EmulatorProcess
 from tests.support.tls import TlsEmulator

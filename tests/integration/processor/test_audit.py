@@ -2,7 +2,7 @@
 
 import json
 
-from eventconsumer_processor.audit.model import AuditReport
+from eventconsumer_audit.model import AuditReport
 from tests.integration.processor.batches import PREFIX, commit_batch, read_commit, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer

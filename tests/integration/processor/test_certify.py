@@ -15,10 +15,10 @@ import pytest
 import structlog
 from azure.storage.blob import BlobServiceClient, ContainerSasPermissions, generate_container_sas
 
-from eventconsumer_processor import cli
-from eventconsumer_processor.certify import events, storage
-from eventconsumer_processor.certify.command import certify, from_files, groups
-from eventconsumer_processor.certify.model import SLOW, Outcome
+from eventconsumer_tools import cli
+from eventconsumer_tools.certify import events, storage
+from eventconsumer_tools.certify.command import certify, from_files, groups
+from eventconsumer_tools.certify.model import SLOW, Outcome
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
@@ -161,7 +161,7 @@ def test_a_signal_leaves_nothing(orders: Consumer, emulator: EmulatorProcess, nu
     file.write_text(json.dumps(orders.config))
     command = ["certify", "--consumer-group", GROUP, "--slow", "--config", str(file), "-o", "json"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "eventconsumer_processor", *command],
+        [sys.executable, "-m", "eventconsumer_tools", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.host_config import BlobContainer
-from eventconsumer_processor.amqp.hub import AmqpHub
-from eventconsumer_processor.certify import events, hub, storage
-from eventconsumer_processor.certify.command import certify, from_files, groups, judge
-from eventconsumer_processor.certify.hub import Namespace
-from eventconsumer_processor.certify.model import SEND, Outcome
-from eventconsumer_processor.certify.storage import Scratch
-from eventconsumer_processor.configuration import credential_in
-from eventconsumer_processor.credentials import HubAccess
-from eventconsumer_processor.source.hub import Source
+from eventconsumer_api.wire.host_config import BlobContainer
+from eventconsumer_host.amqp.hub import AmqpHub
+from eventconsumer_host.configuration import credential_in
+from eventconsumer_host.credentials import HubAccess
+from eventconsumer_host.source.hub import Source
 from eventconsumer_storage.account import resolve_account
 from eventconsumer_storage.async_blobs import blob_service
+from eventconsumer_tools.certify import events, hub, storage
+from eventconsumer_tools.certify.command import certify, from_files, groups, judge
+from eventconsumer_tools.certify.hub import Namespace
+from eventconsumer_tools.certify.model import SEND, Outcome
+from eventconsumer_tools.certify.storage import Scratch
 from tests.support.azurite import AzuriteProcess
 from tests.support.faultactions import Fail
 from tests.support.faultproxy import Action, FaultProxy, Handling, Match

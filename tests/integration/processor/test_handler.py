@@ -282,7 +282,7 @@ def test_a_dead_letter_that_is_redriven_reaches_the_corrected_handler_although_h
 
 def run_tool(config: Path, *words: str) -> dict[str, Any]:
     """The document that `eventconsumer deadletters` prints."""
-    command = [sys.executable, "-m", "eventconsumer_processor", "deadletters", *words, "--config", str(config)]
+    command = [sys.executable, "-m", "eventconsumer_tools", "deadletters", *words, "--config", str(config)]
     done = subprocess.run([*command, "-o", "json"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)

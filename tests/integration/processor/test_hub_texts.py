@@ -5,7 +5,7 @@ The texts are those of the service, as users published them: see `source.causes`
 
 import pytest
 
-from eventconsumer_api.host_report import Problem
+from eventconsumer_api.wire.host_report import Problem
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer
 from tests.support.waiting import wait_until

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobLeaseClient
 
-from eventconsumer_api.identity import LeaseRecord, lease_record_name
+from eventconsumer_api.wire.identity import LeaseRecord, lease_record_name
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer, HostProcess

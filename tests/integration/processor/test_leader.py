@@ -7,8 +7,8 @@ import time
 import fastavro
 from azure.core import MatchConditions
 
-from eventconsumer_api.batch import manifest_name
-from eventconsumer_api.host_report import FleetReport
+from eventconsumer_api.wire.batch import manifest_name
+from eventconsumer_api.wire.host_report import FleetReport
 from eventconsumer_operator.rest import digest_of_reports
 from tests.integration.processor.batches import PREFIX, commit_batch, read_manifest
 from tests.integration.processor.conftest import MakeConsumer

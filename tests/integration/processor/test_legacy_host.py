@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from azure.storage.blob import ContainerClient
 
-from eventconsumer_api.identity import pod_of
-from eventconsumer_processor.lease.eventprocessorhost import BODY_METADATA as COPY
+from eventconsumer_api.wire.identity import pod_of
+from eventconsumer_host.lease.eventprocessorhost import BODY_METADATA as COPY
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import read_drained
 from tests.integration.processor.hosts import Consumer

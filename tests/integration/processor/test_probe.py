@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from eventconsumer_api.batch import commit_name, manifest_name
-from eventconsumer_api.host_report import FleetReport, HostState, PartitionLag
+from eventconsumer_api.wire.batch import commit_name, manifest_name
+from eventconsumer_api.wire.host_report import FleetReport, HostState, PartitionLag
 from tests.integration.processor.batches import PREFIX, commit_batch, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess
@@ -25,7 +25,7 @@ class ProbeProcess(HostProcess):
         self._log = self.log_file.open("ab")
         environment = {"EVENTCONSUMER_CONFIG": str(config), "EVENTCONSUMER_PORT": "0", "POD_NAME": name, "POD_UID": "u"}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "eventconsumer_processor", "probe"],
+            [sys.executable, "-m", "eventconsumer_tools", "probe"],
             stdout=self._log,
             stderr=self._log,
             env=os.environ | environment,

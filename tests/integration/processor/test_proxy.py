@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from eventconsumer_api.v1alpha1 import HubTransport
-from eventconsumer_processor.amqp.hub import AmqpHub
-from eventconsumer_processor.credentials import HubAccess
-from eventconsumer_processor.errors import HubUnreachable
+from eventconsumer_host.amqp.hub import AmqpHub
+from eventconsumer_host.credentials import HubAccess
+from eventconsumer_host.errors import HubUnreachable
 from tests.integration.processor.hosts import Consumer
 from tests.integration.processor.test_drain import wait_drained
 from tests.support.azurite import AzuriteProcess, own_address

@@ -58,7 +58,7 @@ def caught_up(orders: Consumer, host: HostProcess) -> bool:
 
 def audit(orders: Consumer, host: HostProcess) -> bytes:
     """What the auditor prints, of what is there and of what it cannot reach."""
-    command = [sys.executable, "-m", "eventconsumer_processor", "audit", "--hub", "--config"]
+    command = [sys.executable, "-m", "eventconsumer_tools", "audit", "--hub", "--config"]
     config = str(host.log_file.with_suffix(".json"))
     result = subprocess.run([*command, config], capture_output=True, timeout=HANG_SECONDS, check=False)
     assert result.stdout or result.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eventconsumer_api.identity import pod_of
+from eventconsumer_api.wire.identity import pod_of
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.drained import Drained, assert_exactly_once, read_drained
 from tests.integration.processor.hosts import Consumer

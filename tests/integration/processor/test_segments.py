@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from azure.storage.blob import ContainerClient
 
-from eventconsumer_api.batch import BatchManifest, manifest_name
-from eventconsumer_api.identity import HubSegment, segment_name
+from eventconsumer_api.wire.batch import BatchManifest, manifest_name
+from eventconsumer_api.wire.identity import HubSegment, segment_name
 from tests.integration.processor.batches import PREFIX, commit_batch, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess

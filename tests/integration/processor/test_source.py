@@ -9,13 +9,13 @@ import pytest
 from azure.eventhub import EventData, EventHubProducerClient
 
 from eventconsumer_api.v1alpha1 import Position
-from eventconsumer_processor.amqp import codec
-from eventconsumer_processor.amqp.hub import AmqpHub
-from eventconsumer_processor.credentials import HubAccess
-from eventconsumer_processor.errors import HubNotFound, HubUnauthorized, HubUnreachable
-from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.hub import Hub, Source
-from eventconsumer_processor.source.sdk import SdkHub
+from eventconsumer_host.amqp import codec
+from eventconsumer_host.amqp.hub import AmqpHub
+from eventconsumer_host.credentials import HubAccess
+from eventconsumer_host.errors import HubNotFound, HubUnauthorized, HubUnreachable
+from eventconsumer_host.source.batch import EventBatch
+from eventconsumer_host.source.hub import Hub, Source
+from eventconsumer_host.source.sdk import SdkHub
 from tests.faults.raw import publish_raw
 from tests.support.servers import EmulatorProcess
 from tests.support.waiting import HANG_SECONDS

@@ -11,7 +11,7 @@ import pytest
 import structlog
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
-from eventconsumer_processor import cli
+from eventconsumer_tools import cli
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess
 from tests.integration.processor.legacy_host import LegacyHost

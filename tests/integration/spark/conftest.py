@@ -14,7 +14,7 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 from pyspark.sql import SparkSession
 
-from eventconsumer_api.batch import BatchJob
+from eventconsumer_api.wire.batch import BatchJob
 from tests.integration.spark import live
 from tests.integration.spark.consumer import Consumer
 from tests.integration.spark.drained import DrainedBatch, host_name

@@ -5,9 +5,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from eventconsumer_api.batch import BatchJob, BatchManifest, manifest_name
-from eventconsumer_api.identity import BatchFolder
-from eventconsumer_api.spark import Output
+from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.wire.batch import BatchJob, BatchManifest, manifest_name
+from eventconsumer_api.wire.identity import BatchFolder
 from eventconsumer_spark import Batch, WriteResult
 from eventconsumer_spark.batch import folders
 from eventconsumer_spark.input.reading import read_events

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from azure.storage.blob import ContainerClient
 
-from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, Range, Totals, commit_name, manifest_name
-from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
-from eventconsumer_api.spark import Output
+from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, Range, Totals, commit_name, manifest_name
+from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
 from tests.support.azurite import ACCOUNT
 
 RESOURCE = ResourceRef(namespace="shop", name="orders", uid="5f1c9e0a-7d7c-4f6e-9a55-2c6c1a1b2c3d")

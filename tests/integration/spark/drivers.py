@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from eventconsumer_api.batch import BatchJob
-from eventconsumer_api.labels import BATCH_JOB_ENV
+from eventconsumer_api.kube.labels import BATCH_JOB_ENV
+from eventconsumer_api.wire.batch import BatchJob
 from tests.support.azurite import ACCOUNT
 from tests.support.sparkimage import spark_home
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobLeaseClient, BlobServiceClient
 
-from eventconsumer_api.batch import (
+from eventconsumer_api.wire.batch import (
     BatchClaim,
     BatchCommit,
     BatchJob,
@@ -21,7 +21,7 @@ from eventconsumer_api.batch import (
     commit_name,
     replay_prefix,
 )
-from eventconsumer_processor.batch.log import BatchLog, BatchState
+from eventconsumer_host.batch.log import BatchLog, BatchState
 from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
 from tests.integration.spark.conftest import Driver, Launch
 from tests.integration.spark.drained import MOVED, PREFIX, START, DrainedBatch

@@ -7,16 +7,16 @@ import pytest
 from azure.storage.blob.aio import BlobServiceClient
 from pyspark.sql import SparkSession
 
-from eventconsumer_processor.audit.container import StoreContainer
-from eventconsumer_processor.audit.model import TableAudit
-from eventconsumer_processor.audit.owners import LeaseSubject
-from eventconsumer_processor.audit.prune import carry_out, plan
-from eventconsumer_processor.audit.read import Subject
+from eventconsumer_audit.container import StoreContainer
+from eventconsumer_audit.model import TableAudit
+from eventconsumer_audit.owners import LeaseSubject
+from eventconsumer_audit.read import Subject
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
+from eventconsumer_tools.prune import carry_out, plan
 from tests.integration.spark import live
 from tests.support.azurite import AzuriteProcess
-from tests.unit.processor.auditing import World
-from tests.unit.processor.deltatables import Table
+from tests.unit.audit.auditing import World
+from tests.unit.audit.deltatables import Table
 
 NOW = datetime(2100, 1, 1, tzinfo=UTC)
 

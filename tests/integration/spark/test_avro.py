@@ -11,8 +11,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from eventconsumer_api.capture import UNDECODED
-from eventconsumer_api.spark import Body, BodyType, Registry, RegistryType
+from eventconsumer_api.spec.spark import Body, BodyType, Registry, RegistryType
+from eventconsumer_api.wire.capture import UNDECODED
 from eventconsumer_spark import Batch, WriteResult
 from eventconsumer_spark.errors import ConfigurationError, RegistryError
 from eventconsumer_spark.input.reading import EVENT_SCHEMA

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from eventconsumer_api.batch import commit_name
+from eventconsumer_api.wire.batch import commit_name
 from eventconsumer_spark.attempt.claim import MAX_RECORD_BYTES
 from eventconsumer_spark.storage.store import ClaimStore, SinkContainer
 from eventconsumer_storage.account import StorageAccount

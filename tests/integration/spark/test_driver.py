@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.storage.blob import AccountSasPermissions, BlobLeaseClient, ResourceTypes, Services, generate_account_sas
 
-from eventconsumer_api.batch import BatchCommit, BatchJob, KeepAlive, attempt_name, commit_name
+from eventconsumer_api.wire.batch import BatchCommit, BatchJob, KeepAlive, attempt_name, commit_name
 from eventconsumer_spark import Batch
 from eventconsumer_spark.errors import FilesChangedError, ManifestError
 from eventconsumer_spark.program.process import process

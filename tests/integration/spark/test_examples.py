@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from eventconsumer_api.batch import BatchCommit, BatchJob
-from eventconsumer_api.spark import Output
+from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.wire.batch import BatchCommit, BatchJob
 from eventconsumer_spark import WriteResult, streaming
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError
 from tests.integration.spark.conftest import Driver

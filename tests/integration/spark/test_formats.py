@@ -13,14 +13,14 @@ from azure.storage.blob import BlobServiceClient
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from eventconsumer_api.batch import BatchFile, BatchManifest, Totals
-from eventconsumer_api.capture import UNDECODED
-from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_api.spark import Body, BodyType
+from eventconsumer_api.spec.spark import Body, BodyType
 from eventconsumer_api.v1alpha1 import FileFormat
-from eventconsumer_processor.sink import avro, parquet
-from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.columns import to_batch
+from eventconsumer_api.wire.batch import BatchFile, BatchManifest, Totals
+from eventconsumer_api.wire.capture import UNDECODED
+from eventconsumer_api.wire.host_config import ResourceRef
+from eventconsumer_host.sink import avro, parquet
+from eventconsumer_host.source.batch import EventBatch
+from eventconsumer_host.source.columns import to_batch
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError, ManifestError
 from eventconsumer_spark.input.reading import EVENT_SCHEMA, check_count, read_events
 from eventconsumer_spark.output.bodies import NO_DOCUMENT, NO_JSON, NO_OBJECT, NO_UTF8, UNDECODED_MESSAGE, split

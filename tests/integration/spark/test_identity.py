@@ -8,10 +8,10 @@ import pytest
 from azure.storage.blob import BlobServiceClient, ContainerClient
 from deltalake import DeltaTable
 
-from eventconsumer_api.batch import BatchJob, ReplayOf
-from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_api.identity import BatchFolder, OutputRecord
-from eventconsumer_api.spark import Output, OutputFormat
+from eventconsumer_api.spec.spark import Output, OutputFormat
+from eventconsumer_api.wire.batch import BatchJob, ReplayOf
+from eventconsumer_api.wire.host_config import ResourceRef
+from eventconsumer_api.wire.identity import BatchFolder, OutputRecord
 from eventconsumer_spark import Batch, WriteResult
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.storage.paths import open_site

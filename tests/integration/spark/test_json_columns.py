@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from eventconsumer_api.json_columns import TABLE, ColumnType, JsonKind, TimeForm
-from eventconsumer_api.spark import Body, BodyType
+from eventconsumer_api.spec.json_columns import TABLE, ColumnType, JsonKind, TimeForm
+from eventconsumer_api.spec.spark import Body, BodyType
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.output.bodies import HALF_PAIR, NO_DOCUMENT, NO_OBJECT, split
 from tests.integration.spark.conftest import unclosed_sockets

@@ -7,7 +7,7 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 from py4j.protocol import Py4JJavaError
 
-from eventconsumer_api.spark import Output, OutputFormat
+from eventconsumer_api.spec.spark import Output, OutputFormat
 from eventconsumer_spark import WriteResult
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.job import write_batch

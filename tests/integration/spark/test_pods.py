@@ -10,7 +10,7 @@ import pytest
 from py4j.java_gateway import JavaGateway
 from pyspark.java_gateway import launch_gateway
 
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.kube.manifest import KUBEFLOW_APPLICATION, kind_of
 from eventconsumer_operator.plan import Plan, make_plan

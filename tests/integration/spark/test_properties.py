@@ -12,7 +12,7 @@ from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
 from pyspark.java_gateway import launch_gateway
 
-from eventconsumer_api.spark_conf import ALLOWED, Form
+from eventconsumer_api.spec.spark_conf import ALLOWED, Form
 from tests.integration.spark.drivers import start_options
 from tests.integration.spark.test_pods import MODULE, Builders, executor_of, made
 
@@ -83,7 +83,7 @@ def test_each_is_a_property_of_spark(known: Any) -> None:
 
 
 def test_no_entry_is_twice() -> None:
-    from eventconsumer_api import spark_conf
+    from eventconsumer_api.spec import spark_conf
 
     names = [name for _, text in spark_conf._NAMES for name in text.split()]
     assert sorted(names) == sorted(set(names))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobServiceClient
 
-from eventconsumer_api.host_config import ProxyConfig
+from eventconsumer_api.wire.host_config import ProxyConfig
 from eventconsumer_operator.spark.launch import driver_environment, proxy_properties
 from tests.integration.spark.conftest import Driver
 from tests.integration.spark.drained import DrainedBatch

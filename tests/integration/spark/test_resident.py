@@ -9,7 +9,7 @@ import pytest
 from azure.storage.blob import ContainerClient
 from deltalake import DeltaTable
 
-from eventconsumer_api.batch import BatchCommit, BatchJob, KeepAlive, attempt_name, commit_name
+from eventconsumer_api.wire.batch import BatchCommit, BatchJob, KeepAlive, attempt_name, commit_name
 from tests.integration.spark.conftest import Driver, Launch
 from tests.integration.spark.drained import PREFIX, DrainedBatch
 from tests.integration.spark.drivers import ROOT, until

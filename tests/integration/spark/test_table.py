@@ -10,13 +10,13 @@ from delta.exceptions import ConcurrentAppendException
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from eventconsumer_processor.confined.reader import Reader
-from eventconsumer_processor.sink.slots import Chain
-from eventconsumer_processor.table.committer import Committer, Segment
+from eventconsumer_host.sink.slots import Chain
+from eventconsumer_host.table.committer import Committer, Segment
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
+from eventconsumer_storage.confined.reader import Reader
 from tests.integration.spark import live
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
-from tests.unit.processor.auditing import ERA, World
+from tests.unit.audit.auditing import ERA, World
 
 FILES, EVENTS = 24, 10
 

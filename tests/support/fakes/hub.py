@@ -5,12 +5,12 @@ from collections.abc import Callable, Collection, Container, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from eventconsumer_api.capture import UNDECODED
 from eventconsumer_api.v1alpha1 import Position
-from eventconsumer_processor.errors import HubUnreachable, LinkStolen, PositionRefused
-from eventconsumer_processor.source.batch import EventBatch
-from eventconsumer_processor.source.hub import HubInfo, PartitionInfo
-from eventconsumer_processor.source.rows import EventRows, Kind
+from eventconsumer_api.wire.capture import UNDECODED
+from eventconsumer_host.errors import HubUnreachable, LinkStolen, PositionRefused
+from eventconsumer_host.source.batch import EventBatch
+from eventconsumer_host.source.hub import HubInfo, PartitionInfo
+from eventconsumer_host.source.rows import EventRows, Kind
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 NO_EVENTS = EventBatch.of(EventRows())  # most answers; to make one takes long

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_api.labels import FIELD_MANAGER
+from eventconsumer_api.kube.kinds import Kind, Manifest
+from eventconsumer_api.kube.labels import FIELD_MANAGER
 from eventconsumer_operator.errors import Changed, Gone, OperatorError, Refused
 from eventconsumer_operator.kube.api import Keep
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing, install_hint, kind_of, name_of

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import looptime
 
-from eventconsumer_processor.confined.reader import Reader
+from eventconsumer_storage.confined.reader import Reader
 from tests.support.confined import Here
 
 P = ParamSpec("P")

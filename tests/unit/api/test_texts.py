@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api.crdgen import structural
+from eventconsumer_api.resource.crdgen import structural
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 
 # Fields that may have any character, and why. `(parsed)`: by a format of the API server.

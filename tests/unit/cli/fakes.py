@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from eventconsumer_api import labels
-from eventconsumer_api.host_report import FleetReport, HostReport, HostState, PartitionLag, PartitionReport
-from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Kind, Manifest
+from eventconsumer_api.wire.host_report import FleetReport, HostReport, HostState, PartitionLag, PartitionReport
 from eventconsumer_cli.errors import Failed, Forbidden, NotFound, RefusedError
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, name_of
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from eventconsumer_api import labels
-from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_cli.errors import NotFound
 from eventconsumer_cli.kube.exec import Sink
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, STATEFUL_SET

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from eventconsumer_api.crdgen import custom_resource_definition
+from eventconsumer_api.resource.crdgen import custom_resource_definition
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.main import main
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_cli.doctor import registry as registry_check
 from eventconsumer_cli.kube.kinds import (
     ACCESS_REVIEW,

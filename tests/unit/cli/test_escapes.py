@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import pytest
 import yaml
 
-from eventconsumer_api.host_report import FleetReport
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.wire.host_report import FleetReport
 from eventconsumer_cli.errors import ClusterError
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD
 from tests.unit.cli.fakes import FakeCluster, condition, consumer, fleet, pod, report

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from eventconsumer_api.endpoints import AZURE_STORAGE_SUFFIXES
-from eventconsumer_api.host_config import HostConfig
+from eventconsumer_api.spec.endpoints import AZURE_STORAGE_SUFFIXES
+from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_cli.commands.init import ask
 from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.init.manifest import Answers, host_config, manifest

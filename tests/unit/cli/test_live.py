@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from eventconsumer_api.console import Console
+from eventconsumer_api.shared.console import Console
 from eventconsumer_cli import output
 from eventconsumer_cli.commands import top
 from eventconsumer_cli.errors import ClusterError

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import yaml
 
-from eventconsumer_api import labels
-from eventconsumer_api.host_report import BatchReport, HostState, Problem, TableReport, WatermarkReport
+from eventconsumer_api.kube import labels
+from eventconsumer_api.wire.host_report import BatchReport, HostState, Problem, TableReport, WatermarkReport
 from eventconsumer_cli.commands.hosts import ids
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD
 from tests.unit.cli.fakes import EFFECTIVE, HEALTHY, THEN, FakeCluster, condition, consumer, fleet, pod, report, shop

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from eventconsumer_api.conditions import Reason
-from eventconsumer_api.remedies import command
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.resource.remedies import command
+from eventconsumer_api.spec.conditions import Reason
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
 from eventconsumer_cli import completion, text
 from eventconsumer_cli.errors import ClusterError, Forbidden, NotFound, RefusedError
 from eventconsumer_cli.kube.answers import answer_error

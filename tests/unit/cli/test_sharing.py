@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_cli.doctor.findings import Level
 from eventconsumer_cli.doctor.sharing import judge, places
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER

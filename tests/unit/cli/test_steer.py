@@ -7,7 +7,7 @@ import logging
 import pytest
 import structlog
 
-from eventconsumer_api import logs as api_logs
+from eventconsumer_api.shared import logs as api_logs
 from eventconsumer_cli.commands import logs
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD
 from eventconsumer_cli.loglines import LogLine, parse
@@ -201,9 +201,7 @@ def test_lines_are_read_as_the_programs_write_them() -> None:
     before = root.handlers[:], root.level
     try:
         api_logs.configure(stream=written, namespace="shop", name="orders", host="orders-host-0")
-        structlog.get_logger("eventconsumer_processor.partition.pump").warning(
-            "link lost", partition="3", error="no answer"
-        )
+        structlog.get_logger("eventconsumer_host.partition.pump").warning("link lost", partition="3", error="no answer")
     finally:
         structlog.reset_defaults()
         root.handlers[:], level = before

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from eventconsumer_api import labels
+from eventconsumer_api.kube import labels
 from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.kube import toolbox, toolpod
 from eventconsumer_cli.kube.kinds import POD

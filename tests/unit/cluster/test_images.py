@@ -124,7 +124,7 @@ def test_the_host_s_image_and_images_on_it_follow_their_sources_and_no_compiled_
     tags = {first.tag}
     for path in (
         *(decoder / name for name in sources),
-        root / "processor_image/src/eventconsumer_processor/host/host.py",
+        root / "processor_image/src/eventconsumer_host/host/host.py",
     ):
         with path.open("a") as source:
             source.write("\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.text import Text
 
-from eventconsumer_api.console import Console
+from eventconsumer_api.shared.console import Console
 from local_cluster.gotoolchain import parse_version
 from local_cluster.layout import TOOL_MODULES
 from local_cluster.mirror import mirror_of

@@ -8,10 +8,10 @@ import annotated_types
 import pytest
 from pydantic import BaseModel, Field
 
-from eventconsumer_api import crdgen
-from eventconsumer_api.model import Model
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.resource import crdgen
+from eventconsumer_api.shared.model import Model
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
 
 ROOT = Path(__file__).parents[3]
 BOUNDS = {

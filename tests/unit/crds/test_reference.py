@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from eventconsumer_api import reference
-from eventconsumer_api.crdgen import custom_resource_definition
+from eventconsumer_api.resource import reference
+from eventconsumer_api.resource.crdgen import custom_resource_definition
 
 PAGE = Path(__file__).parents[3] / "docs/reference/eventconsumer.md"
 TEXT = reference.render()

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from eventconsumer_api.batch import BatchCommit, BatchFile, BatchManifest, Totals
-from eventconsumer_api.console import Console
-from eventconsumer_api.host_config import ResourceRef
+from eventconsumer_api.shared.console import Console
+from eventconsumer_api.wire.batch import BatchCommit, BatchFile, BatchManifest, Totals
+from eventconsumer_api.wire.host_config import ResourceRef
 from eventconsumer_demo.batches import Batch, table_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -16,13 +16,13 @@ from typing import Any
 
 from hypothesis import Phase, find, settings
 
-from eventconsumer_api import labels
-from eventconsumer_api.crdgen import structural
-from eventconsumer_api.host_report import PartitionLag
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.spark import Launcher
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.resource.crdgen import structural
+from eventconsumer_api.spec.spark import Launcher
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
+from eventconsumer_api.wire.host_report import PartitionLag
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.observed import Observed

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from eventconsumer_api.crdgen import structural
+from eventconsumer_api.resource.crdgen import structural
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 
 Strategy = st.SearchStrategy[Any]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.errors import Changed, Contested, NameTaken
 from eventconsumer_operator.keys import Key

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api import logs
+from eventconsumer_api.shared import logs
 from eventconsumer_operator.conditions.messages import pods_failing
 from eventconsumer_operator.resource.podfailures import pod_failures
 from eventconsumer_operator.settings import parse_settings

@@ -20,11 +20,11 @@ import pytest
 import structlog
 import yarl
 
-from eventconsumer_api.console import Console
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.labels import BATCH_MANIFEST_ENV
-from eventconsumer_api.logs import configure
-from eventconsumer_api.terminal import clean_line
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.labels import BATCH_MANIFEST_ENV
+from eventconsumer_api.shared.console import Console
+from eventconsumer_api.shared.logs import configure
+from eventconsumer_api.shared.terminal import clean_line
 from eventconsumer_cli.commands.status import details, overview
 from eventconsumer_cli.kube.reports import Hosts
 from eventconsumer_cli.view import Look

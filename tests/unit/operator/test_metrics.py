@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from prometheus_client import CollectorRegistry
 
-from eventconsumer_api.conditions import ConditionType, Reason
-from eventconsumer_api.status import Condition, EventConsumerStatus, HostsStatus, LagStatus, PartitionsStatus
+from eventconsumer_api.spec.conditions import ConditionType, Reason
+from eventconsumer_api.v1alpha1.status import Condition, EventConsumerStatus, HostsStatus, LagStatus, PartitionsStatus
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import resource_of
 from eventconsumer_operator.kube.workqueue import WorkQueue

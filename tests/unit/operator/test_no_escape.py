@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from eventconsumer_api import labels
-from eventconsumer_api.expansion import inert
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.quantities import amount
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.expansion import inert
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.quantities import amount
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.names import child_labels

@@ -2,6 +2,7 @@
 
 import pytest
 
+from eventconsumer_host.partition.operator_messages import LATE_SECONDS
 from eventconsumer_operator.kube.resync import LOST_SECONDS
 from eventconsumer_operator.pace import (
     LOOKS_PER_SECOND,
@@ -21,7 +22,6 @@ from eventconsumer_operator.pace import (
     resting_seconds,
     starting_seconds,
 )
-from eventconsumer_processor.partition.operator_messages import LATE_SECONDS
 
 
 def test_few_resources_have_the_shortest_times() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.host_report import HostReport, HostState, StorageReport, WatermarkReport
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.wire.host_report import HostReport, HostState, StorageReport, WatermarkReport
 from eventconsumer_operator.errors import Forbidden, OperatorError, Transient
 from eventconsumer_operator.fleet.key import FleetKey
 from eventconsumer_operator.fleet.messages import Fleets

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api import logs
-from eventconsumer_api.host_report import HostReport, Problem
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.status import EventConsumerStatus
-from eventconsumer_api.terminal import clean
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.shared import logs
+from eventconsumer_api.shared.terminal import clean
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
+from eventconsumer_api.wire.host_report import HostReport, Problem
 from eventconsumer_operator.conditions.events import Recorder
 from eventconsumer_operator.conditions.status import make_status, wire
 from eventconsumer_operator.errors import Forbidden, OperatorError, Refused, SpecError, Transient

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.conditions import ConditionType
-from eventconsumer_api.host_report import PartitionLag, Problem, StorageReport, WatermarkReport
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.spec.conditions import ConditionType
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
+from eventconsumer_api.wire.host_report import PartitionLag, Problem, StorageReport, WatermarkReport
 from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.errors import OperatorError, Refused, SpecError
 from eventconsumer_operator.plan import make_plan

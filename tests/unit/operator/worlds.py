@@ -4,9 +4,9 @@ import copy
 from datetime import UTC, datetime
 from typing import Any
 
-from eventconsumer_api.host_report import BatchReport, FleetReport, HostReport, HostState, Problem
-from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.kube.kinds import Kind, Manifest
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
+from eventconsumer_api.wire.host_report import BatchReport, FleetReport, HostReport, HostState, Problem
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import STATEFUL_SET
 from eventconsumer_operator.kube.store import Store

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from eventconsumer_api.batch import BatchClaim, BatchCommit, attempt_name
+from eventconsumer_api.wire.batch import BatchClaim, BatchCommit, attempt_name
 from eventconsumer_spark.attempt.claim import Decided, take
 from eventconsumer_spark.attempt.commit import commit, find_commit, publish
 from eventconsumer_spark.errors import SparkJobError

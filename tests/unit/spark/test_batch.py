@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, Range, ReplayOf, Totals, manifest_name
-from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
-from eventconsumer_api.labels import BATCH_JOB_ENV
-from eventconsumer_api.spark import IN_FLIGHT_MAX, Output
+from eventconsumer_api.kube.labels import BATCH_JOB_ENV
+from eventconsumer_api.spec.spark import IN_FLIGHT_MAX, Output
+from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, Range, ReplayOf, Totals, manifest_name
+from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_spark.attempt.attempt import begin
 from eventconsumer_spark.attempt.shutdown import Ending
 from eventconsumer_spark.batch import Batch

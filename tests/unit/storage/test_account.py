@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api.conditions import Reason
-from eventconsumer_api.endpoints import AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.errors import Blocked
-from eventconsumer_api.host_config import BlobLocation, Credential
+from eventconsumer_api.spec.conditions import Reason
+from eventconsumer_api.spec.endpoints import AZURE_STORAGE_SUFFIXES
+from eventconsumer_api.wire.host_config import BlobLocation, Credential
 from eventconsumer_storage.account import StorageAccount, resolve_account
 from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
 from eventconsumer_storage.credential import fingerprint

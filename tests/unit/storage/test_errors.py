@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from azure.core.exceptions import HttpResponseError
 
-from eventconsumer_processor.sink.commit import RETRY_AFTER_MOST, commit
-from eventconsumer_processor.sink.slots import Chain, Draft
+from eventconsumer_host.sink.commit import RETRY_AFTER_MOST, commit
+from eventconsumer_host.sink.slots import Chain, Draft
 from eventconsumer_storage.causes import CAUSES
 from eventconsumer_storage.errors import (
     Conflict,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from eventconsumer_api.errors import Blocked
-from eventconsumer_api.host_config import Credential, ProxyConfig
+from eventconsumer_api.wire.host_config import Credential, ProxyConfig
 from eventconsumer_storage.proxy import proxy_for, use_proxy
 
 HUB = "shop.servicebus.windows.net"

@@ -9,12 +9,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from eventconsumer_api import labels
-from eventconsumer_api.conditions import ConditionType
-from eventconsumer_api.host_report import BatchReport
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.remedies import command, is_good
-from eventconsumer_api.status import LaterBatchStatus, SparkStatus
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.resource.remedies import command, is_good
+from eventconsumer_api.spec.conditions import ConditionType
+from eventconsumer_api.v1alpha1.status import LaterBatchStatus, SparkStatus
+from eventconsumer_api.wire.host_report import BatchReport
 from eventconsumer_cli.commands.partitions import look_at
 from eventconsumer_cli.errors import Failed, Forbidden
 from eventconsumer_cli.kube.kinds import POD, name_of

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_cli.errors import ExitCode, Failed, RefusedError
 from eventconsumer_cli.hosttool import NewPod, answer, change, end, read_input, toolbox
 from eventconsumer_cli.kube.kinds import name_of

@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from eventconsumer_api.conditions import ConditionType
-from eventconsumer_api.remedies import Severity, worst
+from eventconsumer_api.resource.remedies import Severity, worst
+from eventconsumer_api.spec.conditions import ConditionType
 from eventconsumer_cli.commands.status import names, state
 from eventconsumer_cli.kube.reports import Hosts
 from eventconsumer_cli.output import BAD, DIM, GOOD, TITLE, WARN, table

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_cli.doctor import consumer as one
 from eventconsumer_cli.doctor import installation, rights, sharing
 from eventconsumer_cli.doctor.findings import Finding, exit_code, summary, view

@@ -6,7 +6,7 @@ from datetime import datetime
 from rich.console import RenderableType
 from rich.text import Text
 
-from eventconsumer_api.host_report import HostState
+from eventconsumer_api.wire.host_report import HostState
 from eventconsumer_cli.commands.partitions import explain_silence, look_at
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, GOOD, WARN, table

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventconsumer_api.labels import HOST_SERVICE_ACCOUNT
+from eventconsumer_api.kube.labels import HOST_SERVICE_ACCOUNT
 from eventconsumer_cli.doctor import sharing
 from eventconsumer_cli.doctor.findings import Finding, Level, exit_code, view
 from eventconsumer_cli.doctor.inside import checks

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from eventconsumer_api import labels
+from eventconsumer_api.kube import labels
 from eventconsumer_cli.commands.partitions import look_at
 from eventconsumer_cli.errors import ClusterError, Failed, NotFound
 from eventconsumer_cli.follow import Follower

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from rich.console import RenderableType
 from rich.text import Text
 
-from eventconsumer_api.capacity import DAY_SECONDS, MONTH_SECONDS, Plan, Prices
-from eventconsumer_api.capacity import plan as plan_for
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.resource.capacity import DAY_SECONDS, MONTH_SECONDS, Plan, Prices
+from eventconsumer_api.resource.capacity import plan as plan_for
 from eventconsumer_api.v1alpha1 import KIND, EventConsumerSpec
 from eventconsumer_cli.commands.partitions import look_at
 from eventconsumer_cli.errors import Failed

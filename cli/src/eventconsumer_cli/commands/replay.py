@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from rich.console import RenderableType
 from rich.text import Text
 
-from eventconsumer_api.durations import moment
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.shared.durations import moment
 from eventconsumer_api.v1alpha1 import Replay
 from eventconsumer_cli.errors import Failed, RefusedError
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, name_of, namespace_of

@@ -8,10 +8,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from eventconsumer_api.conditions import ConditionType
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.remedies import command, is_good
-from eventconsumer_api.status import Condition, RetentionStatus
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.resource.remedies import command, is_good
+from eventconsumer_api.spec.conditions import ConditionType
+from eventconsumer_api.v1alpha1.status import Condition, RetentionStatus
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, name_of
 from eventconsumer_cli.kube.reports import Hosts, read
 from eventconsumer_cli.options import ConsumerName

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_cli.commands.status import names
 from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD, name_of, namespace_of

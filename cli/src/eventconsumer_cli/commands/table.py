@@ -9,11 +9,11 @@ from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from eventconsumer_api.conditions import Reason
-from eventconsumer_api.host_report import TableReport
-from eventconsumer_api.remedies import command
-from eventconsumer_api.status import TableStatus
-from eventconsumer_api.terminal import clean_line
+from eventconsumer_api.resource.remedies import command
+from eventconsumer_api.shared.terminal import clean_line
+from eventconsumer_api.spec.conditions import Reason
+from eventconsumer_api.v1alpha1.status import TableStatus
+from eventconsumer_api.wire.host_report import TableReport
 from eventconsumer_cli.commands.partitions import look_at
 from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.options import ConsumerName

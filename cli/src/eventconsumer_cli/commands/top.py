@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from eventconsumer_api.conditions import ConditionType
-from eventconsumer_api.remedies import is_good
+from eventconsumer_api.resource.remedies import is_good
+from eventconsumer_api.spec.conditions import ConditionType
 from eventconsumer_cli.commands.consumers import Consumers, Order, State
 from eventconsumer_cli.commands.partitions import explain_silence, look_at
 from eventconsumer_cli.commands.status import state as state_of

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from eventconsumer_api import labels
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.programs import Reference, references
-from eventconsumer_api.spark import Application
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.spec.programs import Reference, references
+from eventconsumer_api.spec.spark import Application
 from eventconsumer_api.v1alpha1 import Processing
 from eventconsumer_cli.doctor import registry
 from eventconsumer_cli.doctor.findings import Finding, Level

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
-from eventconsumer_api.crdgen import custom_resource_definition
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.resource.crdgen import custom_resource_definition
 from eventconsumer_api.v1alpha1 import GROUP, PLURAL, VERSION
 from eventconsumer_cli.doctor.findings import Finding, Level
 from eventconsumer_cli.errors import Forbidden, NotFound, RefusedError

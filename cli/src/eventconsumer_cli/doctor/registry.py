@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from pydantic import ValidationError
 
-from eventconsumer_api.endpoints import registry_problem
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.mounts import proxy_config, registry_credential
-from eventconsumer_api.spark import Body, Registry
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.mounts import proxy_config, registry_credential
+from eventconsumer_api.spec.endpoints import registry_problem
+from eventconsumer_api.spec.spark import Body, Registry
 from eventconsumer_api.v1alpha1 import Proxy
 from eventconsumer_cli.doctor.findings import Finding, Level
 from eventconsumer_cli.doctor.inside import checks

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from eventconsumer_api.endpoints import account_name
-from eventconsumer_api.identity import lease_prefix
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.status import EventConsumerStatus, HubStatus
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.spec.endpoints import account_name
 from eventconsumer_api.v1alpha1 import Authentication, EventConsumerSpec, LeaseLayout
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus, HubStatus
+from eventconsumer_api.wire.identity import lease_prefix
 from eventconsumer_cli.doctor.findings import Finding, Level
 from eventconsumer_cli.errors import CliError
 from eventconsumer_cli.kube.cluster import Cluster

@@ -7,9 +7,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from eventconsumer_api.crdgen import NAME_MAX
-from eventconsumer_api.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
-from eventconsumer_api.host_config import (
+from eventconsumer_api.kube.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential, proxy_config
+from eventconsumer_api.resource.crdgen import NAME_MAX
+from eventconsumer_api.spec.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
+from eventconsumer_api.v1alpha1 import API_VERSION, KIND, EventConsumerSpec
+from eventconsumer_api.wire.host_config import (
     BlobLocation,
     HostConfig,
     HubConfig,
@@ -17,8 +19,6 @@ from eventconsumer_api.host_config import (
     LeaseLocation,
     ResourceRef,
 )
-from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential, proxy_config
-from eventconsumer_api.v1alpha1 import API_VERSION, KIND, EventConsumerSpec
 from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.kube.releases import Settings
 

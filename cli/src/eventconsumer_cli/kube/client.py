@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_cli.errors import CliError, ClusterError, Forbidden, NotFound
 from eventconsumer_cli.kube.answers import answer_error, unreachable
 from eventconsumer_cli.kube.kinds import POD

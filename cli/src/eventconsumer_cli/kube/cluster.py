@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.kube.kinds import Kind, Manifest
 
 
 class Cluster(Protocol):

@@ -1,6 +1,6 @@
 """Kinds of objects that the plugin reads, and helper functions for them. Pure."""
 
-from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND, PLURAL
 
 EVENT_CONSUMER = Kind(API_VERSION, KIND, PLURAL)

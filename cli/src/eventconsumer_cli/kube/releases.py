@@ -12,8 +12,8 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.model import Report
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.shared.model import Report
 from eventconsumer_cli.errors import Forbidden, NotFound, RefusedError
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.kube.kinds import CLUSTER_ROLE, name_of

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from eventconsumer_api import labels
-from eventconsumer_api.host_report import FleetReport, HostReport
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.wire.host_report import FleetReport, HostReport
 from eventconsumer_cli.errors import CliError, Failed, Forbidden
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.kube.kinds import POD, name_of, namespace_of

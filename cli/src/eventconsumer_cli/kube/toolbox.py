@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from eventconsumer_api import labels
-from eventconsumer_api.host_config import Credential, HostConfig, ProxyConfig
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.wire.host_config import Credential, HostConfig, ProxyConfig
 from eventconsumer_cli.errors import CliError, Failed, Forbidden, NotFound, RefusedError
 from eventconsumer_cli.interrupts import signals_as_interrupts, undisturbed
 from eventconsumer_cli.kube import toolpod

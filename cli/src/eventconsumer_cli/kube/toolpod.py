@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eventconsumer_api import labels
-from eventconsumer_api.expansion import inert
-from eventconsumer_api.host_config import Credential, HostConfig, ProxyConfig
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.mounts import REGISTRY_SECRET, credentials, proxy_environment, secret_mount, secret_volume
-from eventconsumer_api.podsecurity import container_security, pod_security
-from eventconsumer_api.programs import MOUNT_FOLDERS
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.expansion import inert
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.mounts import REGISTRY_SECRET, credentials, proxy_environment, secret_mount, secret_volume
+from eventconsumer_api.kube.podsecurity import container_security, pod_security
+from eventconsumer_api.spec.programs import MOUNT_FOLDERS
+from eventconsumer_api.wire.host_config import Credential, HostConfig, ProxyConfig
 from eventconsumer_cli.kube.kinds import name_of, namespace_of
 
 APPLICATION = "eventconsumer"

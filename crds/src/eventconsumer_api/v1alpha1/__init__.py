@@ -6,7 +6,7 @@ the API server, so there is no webhook. Defaults are static scalars; computed va
 Each part of the spec is a module; users import its models from here.
 """
 
-from eventconsumer_api.secrets import SecretKeyRef, WorkloadIdentity
+from eventconsumer_api.spec.secrets import SecretKeyRef, WorkloadIdentity
 from eventconsumer_api.v1alpha1.authentication import Authentication
 from eventconsumer_api.v1alpha1.event_hub import EventHub, HubTransport
 from eventconsumer_api.v1alpha1.leases import LeaseDialect, LeaseLayout, LeaseStore

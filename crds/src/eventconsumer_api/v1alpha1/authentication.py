@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules
-from eventconsumer_api.secrets import SecretKeyRef, WorkloadIdentity
+from eventconsumer_api.shared.model import Model, rules
+from eventconsumer_api.spec.secrets import SecretKeyRef, WorkloadIdentity
 
 
 class Authentication(Model):

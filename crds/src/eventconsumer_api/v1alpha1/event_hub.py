@@ -4,8 +4,8 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules, told
-from eventconsumer_api.scalars import ConsumerGroupName
+from eventconsumer_api.shared.model import Model, rules, told
+from eventconsumer_api.spec.scalars import ConsumerGroupName
 from eventconsumer_api.v1alpha1.authentication import Authentication
 
 

@@ -4,9 +4,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules
-from eventconsumer_api.scalars import Quantity
-from eventconsumer_api.scheduling import PodFields, pod_rules
+from eventconsumer_api.shared.model import Model, rules
+from eventconsumer_api.spec.scalars import Quantity
+from eventconsumer_api.spec.scheduling import PodFields, pod_rules
 
 ResourceName = Literal["cpu", "memory", "ephemeral-storage"]
 

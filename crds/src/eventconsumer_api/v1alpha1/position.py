@@ -4,8 +4,8 @@ from enum import StrEnum
 
 from pydantic import AwareDatetime, Field
 
-from eventconsumer_api.model import Model, rules, told
-from eventconsumer_api.scalars import NUMBER_MAX, PartitionId
+from eventconsumer_api.shared.model import Model, rules, told
+from eventconsumer_api.spec.scalars import NUMBER_MAX, PartitionId
 
 
 class PositionType(StrEnum):

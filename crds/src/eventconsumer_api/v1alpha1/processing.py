@@ -5,9 +5,9 @@ from typing import Any
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules, told
-from eventconsumer_api.programs import EgressRule, EnvFroms, EnvVars, ProgramVolumes, env_total, image_rules
-from eventconsumer_api.scalars import ImageName
+from eventconsumer_api.shared.model import Model, rules, told
+from eventconsumer_api.spec.programs import EgressRule, EnvFroms, EnvVars, ProgramVolumes, env_total, image_rules
+from eventconsumer_api.spec.scalars import ImageName
 
 
 class SourceKind(StrEnum):

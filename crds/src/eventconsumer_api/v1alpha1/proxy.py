@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules, told
-from eventconsumer_api.secrets import SecretKeyRef
+from eventconsumer_api.shared.model import Model, rules, told
+from eventconsumer_api.spec.secrets import SecretKeyRef
 
 NoProxyName = Annotated[
     str,

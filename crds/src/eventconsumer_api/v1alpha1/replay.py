@@ -2,8 +2,8 @@
 
 from pydantic import AwareDatetime, Field
 
-from eventconsumer_api.model import Model, told
-from eventconsumer_api.scalars import ConsumerGroupName, PartitionId
+from eventconsumer_api.shared.model import Model, told
+from eventconsumer_api.spec.scalars import ConsumerGroupName, PartitionId
 
 
 class Replay(Model):

@@ -2,9 +2,9 @@
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules
-from eventconsumer_api.scalars import NUMBER_MAX
-from eventconsumer_api.spark import Spark
+from eventconsumer_api.shared.model import Model, rules
+from eventconsumer_api.spec.scalars import NUMBER_MAX
+from eventconsumer_api.spec.spark import Spark
 from eventconsumer_api.v1alpha1.event_hub import EventHub
 from eventconsumer_api.v1alpha1.leases import LeaseStore
 from eventconsumer_api.v1alpha1.pods import Pods

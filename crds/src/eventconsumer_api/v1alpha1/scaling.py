@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from eventconsumer_api.model import Model, rules
+from eventconsumer_api.shared.model import Model, rules
 
 
 class ScalingMode(StrEnum):

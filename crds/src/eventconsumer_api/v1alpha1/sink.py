@@ -5,10 +5,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from eventconsumer_api.endpoints import NOTICE_URL_PATTERN
-from eventconsumer_api.model import Model, rules, told
-from eventconsumer_api.scalars import NUMBER_MAX
-from eventconsumer_api.secrets import SecretKeyRef
+from eventconsumer_api.shared.model import Model, rules, told
+from eventconsumer_api.spec.endpoints import NOTICE_URL_PATTERN
+from eventconsumer_api.spec.scalars import NUMBER_MAX
+from eventconsumer_api.spec.secrets import SecretKeyRef
 from eventconsumer_api.v1alpha1.authentication import Authentication
 from eventconsumer_api.v1alpha1.storage import (
     STORAGE_API_VERSION,

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from eventconsumer_api.model import told
-from eventconsumer_api.scalars import SEGMENT
+from eventconsumer_api.shared.model import told
+from eventconsumer_api.spec.scalars import SEGMENT
 
 # Limits of storage: 3 to 63 characters, lower-case letters, digits, single hyphens between them.
 ContainerName = Annotated[

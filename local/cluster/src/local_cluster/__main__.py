@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from eventconsumer_api.console import Console
-from eventconsumer_api.terminal import guarded
+from eventconsumer_api.shared.console import Console
+from eventconsumer_api.shared.terminal import guarded
 from local_cluster.cluster import DOWN_STEPS, Cluster
 from local_cluster.errors import ClusterError
 from local_cluster.images.builder import Builder

@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.status import Status
 from rich.text import Text
 
-from eventconsumer_api.console import Console
+from eventconsumer_api.shared.console import Console
 
 SIGN_OF_LIFE = 30.0
 _LINE = 70

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from eventconsumer_api.terminal import guarded
+from eventconsumer_api.shared.terminal import guarded
 from eventconsumer_demo import failure, run
 from eventconsumer_demo.cluster import Cluster
 from eventconsumer_demo.steps import DemoError, Steps, console

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from azure.storage.blob import ContainerClient
 from rich.table import Table
 
-from eventconsumer_api.batch import BatchCommit, BatchManifest
+from eventconsumer_api.wire.batch import BatchCommit, BatchManifest
 
 
 @dataclass(frozen=True)

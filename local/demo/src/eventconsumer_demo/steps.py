@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from rich.text import Text
 
-from eventconsumer_api.console import Console
+from eventconsumer_api.shared.console import Console
 
 console = Console(soft_wrap=True)
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from eventconsumer_api.console import Console
-from eventconsumer_api.terminal import guarded
+from eventconsumer_api.shared.console import Console
+from eventconsumer_api.shared.terminal import guarded
 from eventconsumer_release import build
 from eventconsumer_release.errors import ReleaseError
 from eventconsumer_release.signing import PASSWORD_VARIABLE, Key, read_key

@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from eventconsumer_api.console import Console
-from eventconsumer_api.terminal import guarded
+from eventconsumer_api.shared.console import Console
+from eventconsumer_api.shared.terminal import guarded
 from eventconsumer_release import advisories, materials
 from eventconsumer_release.advisories import ECOSYSTEMS, Finding, Record
 from eventconsumer_release.errors import ReleaseError

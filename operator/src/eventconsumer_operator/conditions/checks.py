@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from eventconsumer_api import labels
-from eventconsumer_api.conditions import ConditionType, Reason
+from eventconsumer_api.kube import labels
+from eventconsumer_api.spec.conditions import ConditionType, Reason
 from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.facts import Facts
 from eventconsumer_operator.conditions.messages import joined

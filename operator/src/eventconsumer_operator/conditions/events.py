@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from eventconsumer_api.conditions import ConditionType, Reason
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.labels import FIELD_MANAGER
-from eventconsumer_api.redaction import redact
-from eventconsumer_api.status import Condition, EventConsumerStatus
-from eventconsumer_api.terminal import clean_line
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.labels import FIELD_MANAGER
+from eventconsumer_api.shared.redaction import redact
+from eventconsumer_api.shared.terminal import clean_line
+from eventconsumer_api.spec.conditions import ConditionType, Reason
+from eventconsumer_api.v1alpha1.status import Condition, EventConsumerStatus
 from eventconsumer_operator.conditions.messages import restart_event
 from eventconsumer_operator.errors import Gone, OperatorError
 from eventconsumer_operator.keys import Key

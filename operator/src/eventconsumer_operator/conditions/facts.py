@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from eventconsumer_api import labels
-from eventconsumer_api.conditions import ADVISORY, UNREACHABLE, ConditionType, Reason
-from eventconsumer_api.host_report import Problem
-from eventconsumer_api.status import Condition, SparkStatus
+from eventconsumer_api.kube import labels
+from eventconsumer_api.spec.conditions import ADVISORY, UNREACHABLE, ConditionType, Reason
 from eventconsumer_api.v1alpha1 import ScalingMode
+from eventconsumer_api.v1alpha1.status import Condition, SparkStatus
+from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.kube.manifest import name_of
 from eventconsumer_operator.plan import Plan

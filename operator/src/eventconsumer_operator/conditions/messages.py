@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from eventconsumer_api import labels
-from eventconsumer_api.conditions import PodReason, Reason
-from eventconsumer_api.status import QuarantineStatus
+from eventconsumer_api.kube import labels
+from eventconsumer_api.spec.conditions import PodReason, Reason
+from eventconsumer_api.v1alpha1.status import QuarantineStatus
 from eventconsumer_operator.conditions.facts import HostProblem, LostEvents, Silent
 from eventconsumer_operator.resource.missing import Missing
 from eventconsumer_operator.resource.podfailures import (

@@ -3,11 +3,11 @@
 import json
 from typing import Literal
 
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.redaction import redact
-from eventconsumer_api.spark import Spark
-from eventconsumer_api.status import BatchReplayStatus, ReplayStatus
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.shared.redaction import redact
+from eventconsumer_api.spec.spark import Spark
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
+from eventconsumer_api.v1alpha1.status import BatchReplayStatus, ReplayStatus
 from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.facts import host_problem
 from eventconsumer_operator.kube.manifest import controller_uid, name_of

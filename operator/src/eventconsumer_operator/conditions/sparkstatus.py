@@ -6,10 +6,16 @@ operator's memory of applications that were deleted; see `spark.attempts`.
 
 from typing import Literal
 
-from eventconsumer_api.host_report import FleetReport
-from eventconsumer_api.redaction import redact
-from eventconsumer_api.spark import Spark
-from eventconsumer_api.status import CommitStatus, LaterBatchStatus, QuarantineStatus, SparkStatus, WatermarkStatus
+from eventconsumer_api.shared.redaction import redact
+from eventconsumer_api.spec.spark import Spark
+from eventconsumer_api.v1alpha1.status import (
+    CommitStatus,
+    LaterBatchStatus,
+    QuarantineStatus,
+    SparkStatus,
+    WatermarkStatus,
+)
+from eventconsumer_api.wire.host_report import FleetReport
 from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.replaystatus import batch_replay_status
 from eventconsumer_operator.resource.names import application_name

@@ -6,10 +6,9 @@ time of each condition's last transition. A system at rest yields the same statu
 
 from typing import Any
 
-from eventconsumer_api import labels
-from eventconsumer_api.host_report import NoticesReport, RetentionReport, TableReport
-from eventconsumer_api.redaction import redact
-from eventconsumer_api.status import (
+from eventconsumer_api.kube import labels
+from eventconsumer_api.shared.redaction import redact
+from eventconsumer_api.v1alpha1.status import (
     Condition,
     DrainedStatus,
     EffectiveStatus,
@@ -24,6 +23,7 @@ from eventconsumer_api.status import (
     StorageStatus,
     TableStatus,
 )
+from eventconsumer_api.wire.host_report import NoticesReport, RetentionReport, TableReport
 from eventconsumer_operator.conditions.checks import CHECKS, Finding
 from eventconsumer_operator.conditions.facts import Facts, gather
 from eventconsumer_operator.conditions.replaystatus import replay_status

@@ -7,7 +7,7 @@ While a host does not report, the last estimate is kept, because the sum of the 
 from collections.abc import Iterable
 from math import floor, log10
 
-from eventconsumer_api.status import StorageStatus
+from eventconsumer_api.v1alpha1.status import StorageStatus
 from eventconsumer_operator.resource.observed import Observed
 
 HOURS = 730  # in a month

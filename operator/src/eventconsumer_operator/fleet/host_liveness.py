@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from eventconsumer_api.fleet import FleetMessage, deaf_hosts
-from eventconsumer_api.host_report import HostState
-from eventconsumer_api.identity import owner_id
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.wire.fleet import FleetMessage, deaf_hosts
+from eventconsumer_api.wire.host_report import HostState
+from eventconsumer_api.wire.identity import owner_id
 from eventconsumer_operator.kube.manifest import is_being_deleted, name_of
 from eventconsumer_operator.resource.names import host_name, hosts_set
 from eventconsumer_operator.resource.observed import Observed

@@ -12,9 +12,9 @@ from typing import Protocol
 
 import structlog
 
-from eventconsumer_api import labels
-from eventconsumer_api.fleet import FleetMessage
-from eventconsumer_api.host_report import HostReport
+from eventconsumer_api.kube import labels
+from eventconsumer_api.wire.fleet import FleetMessage
+from eventconsumer_api.wire.host_report import HostReport
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.fleet.host_liveness import Liveness, confirm, look, message
 from eventconsumer_operator.fleet.key import FleetKey

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import aiohttp
 from kubernetes.aio import client, config
 
-from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_api.labels import FIELD_MANAGER
+from eventconsumer_api.kube.kinds import Kind, Manifest
+from eventconsumer_api.kube.labels import FIELD_MANAGER
 from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Changed, Forbidden, Gone, OperatorError, Refused, Transient
 from eventconsumer_operator.kube.manifest import (

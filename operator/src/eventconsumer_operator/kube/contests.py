@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eventconsumer_api.kinds import Kind
+from eventconsumer_api.kube.kinds import Kind
 from eventconsumer_operator.errors import Contested
 from eventconsumer_operator.keys import Key
 

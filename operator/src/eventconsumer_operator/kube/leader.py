@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Changed, Gone, OperatorError, Transient
 from eventconsumer_operator.kube.manifest import LEASE
 

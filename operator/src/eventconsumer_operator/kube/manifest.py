@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
-from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_api.labels import COMPONENT_HOST, COMPONENT_PROBE, COMPONENT_SPARK, LABEL_CONSUMER
-from eventconsumer_api.spark import Launcher
+from eventconsumer_api.kube.kinds import Kind, Manifest
+from eventconsumer_api.kube.labels import COMPONENT_HOST, COMPONENT_PROBE, COMPONENT_SPARK, LABEL_CONSUMER
+from eventconsumer_api.spec.spark import Launcher
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND, PLURAL
 from eventconsumer_operator.kube.ownership import created_entries, is_orphan
 

@@ -14,8 +14,8 @@ https://github.com/kubernetes/client-go/blob/master/util/csaupgrade/upgrade.go
 
 from typing import Any
 
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.labels import FIELD_MANAGER, LABEL_CONSUMER, LABEL_MANAGED_BY, MANAGED_BY
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.labels import FIELD_MANAGER, LABEL_CONSUMER, LABEL_MANAGED_BY, MANAGED_BY
 
 ANNOTATION_APPLIED = "eventconsumer.io/applied"
 """Annotation of an object that the operator applies: the digest of the manifest."""

@@ -11,7 +11,7 @@ then hosts report the name (`status.hub`), and the same key of the same Secret m
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_operator.kube.manifest import is_being_deleted, name_of, spec_of
 
 

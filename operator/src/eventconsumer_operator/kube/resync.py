@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from eventconsumer_api import labels
-from eventconsumer_api.kinds import Kind
-from eventconsumer_api.log_throttle import LogThrottle
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Kind
+from eventconsumer_api.shared.log_throttle import LogThrottle
 from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Forbidden, Gone, OperatorError
 from eventconsumer_operator.keys import Key, Notify

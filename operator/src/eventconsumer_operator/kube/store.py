@@ -19,8 +19,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eventconsumer_api import labels
-from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Forbidden
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STORED, Listing, kind_of, name_of, trimmed

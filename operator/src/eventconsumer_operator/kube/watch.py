@@ -15,9 +15,9 @@ from typing import Any
 import kopf
 import structlog
 
-from eventconsumer_api import labels
-from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_api.log_throttle import LogThrottle
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Kind, Manifest
+from eventconsumer_api.shared.log_throttle import LogThrottle
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.keys import Key, Notify
 from eventconsumer_operator.kube.api import PAGE, KubernetesApi

@@ -6,8 +6,8 @@ object is read directly, so the next attempt sees its current state, even if the
 
 from collections.abc import Mapping
 
-from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_api.labels import LABEL_MANAGED_BY, MANAGED_BY
+from eventconsumer_api.kube.kinds import Kind, Manifest
+from eventconsumer_api.kube.labels import LABEL_MANAGED_BY, MANAGED_BY
 from eventconsumer_operator.errors import Changed, Gone
 from eventconsumer_operator.kube.api import Api, Keep
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing, kind_of, name_of, trimmed

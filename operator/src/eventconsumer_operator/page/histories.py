@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from eventconsumer_api.remedies import Severity, worst
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.resource.remedies import Severity, worst
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import name_of
 from eventconsumer_operator.page.history import MAX_PARTITIONS, History, Sample

@@ -17,7 +17,7 @@ from datetime import datetime
 from itertools import chain
 from typing import NamedTuple
 
-from eventconsumer_api.host_report import BatchReport, CommitReport, PartitionLag
+from eventconsumer_api.wire.host_report import BatchReport, CommitReport, PartitionLag
 
 SLOT_SECONDS = 30
 SLOTS = 120

@@ -8,9 +8,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from eventconsumer_api.model import Report
-from eventconsumer_api.remedies import Severity
-from eventconsumer_api.status import DrainedStatus, HostsStatus, LagStatus, PartitionsStatus, ScalingStatus, SparkStatus
+from eventconsumer_api.resource.remedies import Severity
+from eventconsumer_api.shared.model import Report
+from eventconsumer_api.v1alpha1.status import (
+    DrainedStatus,
+    HostsStatus,
+    LagStatus,
+    PartitionsStatus,
+    ScalingStatus,
+    SparkStatus,
+)
 
 
 class Choice(Report):

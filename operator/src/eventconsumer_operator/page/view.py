@@ -3,10 +3,10 @@
 from collections import Counter
 from datetime import UTC, datetime
 
-from eventconsumer_api.conditions import ConditionType
-from eventconsumer_api.identity import pod_of
-from eventconsumer_api.remedies import Severity, remedy, severity
-from eventconsumer_api.status import Condition
+from eventconsumer_api.resource.remedies import Severity, remedy, severity
+from eventconsumer_api.spec.conditions import ConditionType
+from eventconsumer_api.v1alpha1.status import Condition
+from eventconsumer_api.wire.identity import pod_of
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page.histories import Entry, Histories
 from eventconsumer_operator.page.history import SLOT_SECONDS, SLOTS, History

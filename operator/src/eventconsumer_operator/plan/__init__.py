@@ -5,10 +5,10 @@ The same input yields the same plan, byte for byte, so a reconcile at rest write
 
 from dataclasses import dataclass
 
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.status import ScalingStatus
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
+from eventconsumer_api.v1alpha1.status import ScalingStatus
+from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.disruption import disruption_budget
 from eventconsumer_operator.plan.egress import check_egress

@@ -1,6 +1,15 @@
 """Resolves a spec into the HostConfig that hosts read: defaults filled, names fixed, credentials as paths. Pure."""
 
-from eventconsumer_api.host_config import (
+from eventconsumer_api.kube.mounts import (
+    HUB_SECRET,
+    LEASE_SECRET,
+    SINK_SECRET,
+    credential,
+    notices_config,
+    proxy_config,
+)
+from eventconsumer_api.v1alpha1 import EventConsumerSpec
+from eventconsumer_api.wire.host_config import (
     BatchConfig,
     BlobLocation,
     FilesConfig,
@@ -9,8 +18,6 @@ from eventconsumer_api.host_config import (
     LeaseConfig,
     LeaseLocation,
 )
-from eventconsumer_api.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential, notices_config, proxy_config
-from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.resource.observed import Consumer
 from eventconsumer_operator.settings import Settings
 

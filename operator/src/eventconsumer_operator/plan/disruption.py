@@ -4,8 +4,8 @@ It sets maxUnavailable, not minAvailable, so that a fleet of one host can be evi
 always be evicted: it reads nothing, and must not block the drain of a node. So must a host that does not end.
 """
 
-from eventconsumer_api import labels
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_operator.kube.manifest import POD_DISRUPTION_BUDGET
 from eventconsumer_operator.resource.names import child, host_name, selector
 from eventconsumer_operator.resource.observed import Observed

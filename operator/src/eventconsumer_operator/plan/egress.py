@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
-from eventconsumer_api.programs import EgressRule, IpBlock, Peer
+from eventconsumer_api.spec.programs import EgressRule, IpBlock, Peer
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.resource.written import as_written

@@ -1,13 +1,13 @@
 """Rejects endpoints to which hosts and Spark must not connect. Pure.
 
-The rules are those of `eventconsumer_api.endpoints`; hosts and Spark drivers check the endpoints of connection strings
-with them.
+The rules are those of `eventconsumer_api.spec.endpoints`; hosts and Spark drivers check the endpoints of connection
+strings with them.
 """
 
 from urllib.parse import urlsplit
 
-from eventconsumer_api.conditions import Reason
-from eventconsumer_api.endpoints import (
+from eventconsumer_api.spec.conditions import Reason
+from eventconsumer_api.spec.endpoints import (
     EndpointProblem,
     hub_problem,
     notice_problem,
@@ -16,7 +16,7 @@ from eventconsumer_api.endpoints import (
     same_account,
     storage_problem,
 )
-from eventconsumer_api.spark import RegistryType
+from eventconsumer_api.spec.spark import RegistryType
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.settings import Settings

@@ -7,10 +7,10 @@ the HostConfig or of the pod template restarts pods.
 from pathlib import PurePosixPath
 from typing import Any
 
-from eventconsumer_api import labels
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
+from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, SERVICE, STATEFUL_SET
 from eventconsumer_operator.resource.names import child, host_name, selector
 from eventconsumer_operator.resource.observed import Consumer

@@ -21,9 +21,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from eventconsumer_api.host_report import PartitionLag
-from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import Scaling, ScalingMode
+from eventconsumer_api.v1alpha1.status import ScalingStatus
+from eventconsumer_api.wire.host_report import PartitionLag
 from eventconsumer_operator.resource.podfailures import SLOW
 
 STEP = timedelta(seconds=30)  # for new hosts to start; they can help only when they have written files

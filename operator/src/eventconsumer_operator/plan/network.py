@@ -3,8 +3,8 @@
 One policy covers all pods that run the host image. Ingress: the operator (reports and operator messages), and the
 administrator's namespaces for metrics; the kubelet's probes come from the node and need no rule. Egress: DNS, and TLS
 to Event Hubs, storage and sign-in. Their addresses are not known in advance (private endpoints are in the cluster's
-network), so the policy limits the ports, and `eventconsumer_api.endpoints` limits the host names. Services of nodes are
-left out.
+network), so the policy limits the ports, and `eventconsumer_api.spec.endpoints` limits the host names. Services of
+nodes are left out.
 
 A second policy covers Spark's pods. Ingress: only driver and executors of the same resource may connect, on any port.
 Egress: DNS, TLS to storage, sign-in and a schema registry, the same pods, and the API server, through which a driver
@@ -20,11 +20,11 @@ that names any, and would enforce none of its rules (learn.microsoft.com/azure/a
 from collections.abc import Collection
 from typing import Any
 
-from eventconsumer_api import labels
-from eventconsumer_api.endpoints import port_of
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.mounts import proxy_config
-from eventconsumer_api.spark import Spark, SparkMode
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.mounts import proxy_config
+from eventconsumer_api.spec.endpoints import port_of
+from eventconsumer_api.spec.spark import Spark, SparkMode
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.kube.manifest import NETWORK_POLICY, is_being_deleted, name_of
 from eventconsumer_operator.plan.egress import ALL_IPV4, ALL_IPV6, NAMESPACE_NAME, block_of, egress_rules

@@ -13,8 +13,8 @@ A volume costs money, and a storage class decides what it is: so classes are lis
 
 from collections.abc import Collection, Iterator, Mapping
 
-from eventconsumer_api.scheduling import Affinity, NodeTerm, PodFields, Toleration, is_reserved
-from eventconsumer_api.spark import Scratch
+from eventconsumer_api.spec.scheduling import Affinity, NodeTerm, PodFields, Toleration, is_reserved
+from eventconsumer_api.spec.spark import Scratch
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.settings import Settings

@@ -6,12 +6,12 @@ size: same configuration, Secrets and restrictions. The operator has no credenti
 
 from typing import Any
 
-from eventconsumer_api import labels
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.quantities import amount
-from eventconsumer_api.status import ScalingStatus
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.quantities import amount
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, ScalingMode
+from eventconsumer_api.v1alpha1.status import ScalingStatus
+from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_operator.kube.manifest import STATEFUL_SET, is_being_deleted
 from eventconsumer_operator.plan.hosts import host_probes
 from eventconsumer_operator.resource.names import belongs, child, host_name, probe_name, selector

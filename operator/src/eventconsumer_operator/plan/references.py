@@ -8,7 +8,7 @@ registry, and the records of Helm, which contain the manifests of a release with
 
 from collections.abc import Iterator
 
-from eventconsumer_api.programs import Inputs, references
+from eventconsumer_api.spec.programs import Inputs, references
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.resource.names import HOST_SUFFIX

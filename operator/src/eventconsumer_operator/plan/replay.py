@@ -5,9 +5,8 @@ the last one stopped, so no event is written twice. The status remembers a succe
 its Job is deleted.
 """
 
-from eventconsumer_api import labels
-from eventconsumer_api.host_config import HostConfig, ReplayConfig
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.v1alpha1 import (
     EventConsumerSpec,
     HandlerMode,
@@ -16,6 +15,7 @@ from eventconsumer_api.v1alpha1 import (
     Replay,
     StartingPosition,
 )
+from eventconsumer_api.wire.host_config import HostConfig, ReplayConfig
 from eventconsumer_operator.kube.manifest import JOB, is_being_deleted, name_of
 from eventconsumer_operator.resource.names import child, replay_name
 from eventconsumer_operator.resource.observed import Observed

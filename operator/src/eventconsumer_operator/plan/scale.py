@@ -9,9 +9,9 @@ StatefulSet, which survives restarts of the operator.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.status import ScalingStatus
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.v1alpha1 import CheckpointPolicy, EventConsumerSpec, HandlerMode, ScalingMode
+from eventconsumer_api.v1alpha1.status import ScalingStatus
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.kube.manifest import is_being_deleted, name_of
 from eventconsumer_operator.plan.lag import View, decide

@@ -22,11 +22,11 @@ import aiohttp
 import structlog
 from pydantic import ValidationError
 
-from eventconsumer_api.connections import HEAD_BYTES
-from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
-from eventconsumer_api.host_report import REPORT_MAX_BYTES, HostReport
-from eventconsumer_api.limited_http import limited_session
-from eventconsumer_api.log_throttle import LogThrottle
+from eventconsumer_api.shared.connections import HEAD_BYTES
+from eventconsumer_api.shared.limited_http import limited_session
+from eventconsumer_api.shared.log_throttle import LogThrottle
+from eventconsumer_api.wire.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
+from eventconsumer_api.wire.host_report import REPORT_MAX_BYTES, HostReport
 from eventconsumer_operator import metrics
 
 _log = structlog.get_logger(__name__)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 
-from eventconsumer_api.spark import PROGRAMS, other_program
+from eventconsumer_api.spec.spark import PROGRAMS, other_program
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.settings import Settings

@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-from eventconsumer_api import labels
-from eventconsumer_api.host_report import HostReport
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.wire.host_report import HostReport
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import (
     APPLICATION_KINDS,

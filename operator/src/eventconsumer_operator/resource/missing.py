@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from eventconsumer_api import labels
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.status import MISSING_MAX
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.v1alpha1.status import MISSING_MAX
 from eventconsumer_operator.kube.manifest import JOB, STATEFUL_SET, controller_uid, describe, is_being_deleted, kind_of
 from eventconsumer_operator.resource.names import host_name, probe_name
 from eventconsumer_operator.resource.observed import Observed

@@ -4,8 +4,8 @@ Names are functions of the resource, so a repeated or interrupted reconcile find
 have the operator's labels: labels of the resource belong to the user's tools, which copies would confuse.
 """
 
-from eventconsumer_api import labels
-from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import IPV6_SUFFIX, STATEFUL_SET, controller_uid

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from eventconsumer_api.host_config import ResourceRef
-from eventconsumer_api.host_report import FleetReport, HostReport
-from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.kube.kinds import Kind, Manifest
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
+from eventconsumer_api.wire.host_config import ResourceRef
+from eventconsumer_api.wire.host_report import FleetReport, HostReport
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.manifest import spec_of
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
-from eventconsumer_api.conditions import PodReason
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.spec.conditions import PodReason
 from eventconsumer_operator.kube.manifest import is_being_deleted, name_of
 
 _WAITING_FAILURES = {

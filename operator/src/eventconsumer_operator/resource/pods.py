@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from eventconsumer_api import labels
-from eventconsumer_api.expansion import inert
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.mounts import credentials, secret_mount, secret_volume
-from eventconsumer_api.podsecurity import container_security, pod_security
-from eventconsumer_api.programs import Inputs
-from eventconsumer_api.quantities import amount, canonical
-from eventconsumer_api.scheduling import PodFields
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.expansion import inert
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.mounts import credentials, secret_mount, secret_volume
+from eventconsumer_api.kube.podsecurity import container_security, pod_security
+from eventconsumer_api.kube.quantities import amount, canonical
+from eventconsumer_api.spec.programs import Inputs
+from eventconsumer_api.spec.scheduling import PodFields
 from eventconsumer_api.v1alpha1 import EventConsumerSpec, Pods
+from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.resource.names import child_labels, selector

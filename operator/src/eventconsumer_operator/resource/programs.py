@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from eventconsumer_api.expansion import inert
-from eventconsumer_api.programs import NEEDS_IMAGE, Inputs, ProgramVolume, env_prefixes, needs_image, references
+from eventconsumer_api.kube.expansion import inert
+from eventconsumer_api.spec.programs import NEEDS_IMAGE, Inputs, ProgramVolume, env_prefixes, needs_image, references
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.resource.written import as_written
 from eventconsumer_operator.settings import Settings

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import structlog
 
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_operator.errors import OperatorError
 from eventconsumer_operator.kube.api import Api
 from eventconsumer_operator.kube.manifest import EVENT

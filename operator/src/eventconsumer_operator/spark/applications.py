@@ -14,8 +14,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from eventconsumer_api import labels
-from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_operator.kube.manifest import (
     APACHE_APPLICATION,
     JOB,

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 
-from eventconsumer_api.host_report import FleetReport
-from eventconsumer_api.spark import Retry, Spark
-from eventconsumer_api.status import LaterBatchStatus, SparkStatus
+from eventconsumer_api.spec.spark import Retry, Spark
+from eventconsumer_api.v1alpha1.status import LaterBatchStatus, SparkStatus
+from eventconsumer_api.wire.host_report import FleetReport
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import pod_failures
 from eventconsumer_operator.spark.applications import (

@@ -1,11 +1,11 @@
 """Checks the Spark properties of a user. Pure.
 
-The allowed properties, and the forms of their values, are those of `eventconsumer_api.spark_conf`. The CRD has them
-too; here a resource is checked that was stored with the CRD of another version.
+The allowed properties, and the forms of their values, are those of `eventconsumer_api.spec.spark_conf`. The CRD has
+them too; here a resource is checked that was stored with the CRD of another version.
 """
 
-from eventconsumer_api.spark import Spark
-from eventconsumer_api.spark_conf import ALLOWED
+from eventconsumer_api.spec.spark import Spark
+from eventconsumer_api.spec.spark_conf import ALLOWED
 from eventconsumer_operator.errors import SpecError
 
 FIELD = "spec.spark.application.conf"

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from eventconsumer_api.host_report import BatchReport, FleetReport
-from eventconsumer_api.spark import Spark
-from eventconsumer_api.status import LaterBatchStatus, QuarantineStatus, SparkStatus
+from eventconsumer_api.spec.spark import Spark
+from eventconsumer_api.v1alpha1.status import LaterBatchStatus, QuarantineStatus, SparkStatus
+from eventconsumer_api.wire.host_report import BatchReport, FleetReport
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.applications import ApplicationState
 from eventconsumer_operator.spark.attempts import Attempts, memory_of

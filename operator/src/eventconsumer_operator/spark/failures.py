@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from eventconsumer_api.host_config import Credential
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.spark import Spark
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.spec.spark import Spark
+from eventconsumer_api.wire.host_config import Credential
 from eventconsumer_operator.kube.manifest import JOB, SPARK_OPERATORS, describe, is_being_deleted, kind_of
 from eventconsumer_operator.resource.missing import missing
 from eventconsumer_operator.resource.observed import Observed

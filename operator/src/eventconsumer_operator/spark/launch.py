@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from eventconsumer_api import labels
-from eventconsumer_api.batch import BatchJob, manifest_url
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.mounts import NEVER_BY_PROXY, proxy_environment
-from eventconsumer_api.spark import Output, Spark
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.mounts import NEVER_BY_PROXY, proxy_environment
+from eventconsumer_api.spec.spark import Output, Spark
+from eventconsumer_api.wire.batch import BatchJob, manifest_url
+from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_operator.resource.observed import Consumer
 from eventconsumer_operator.resource.pods import downward, plain
 

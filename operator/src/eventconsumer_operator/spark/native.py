@@ -9,12 +9,12 @@ import json
 from pathlib import PurePosixPath
 from typing import Any
 
-from eventconsumer_api import labels
-from eventconsumer_api.expansion import inert
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.podsecurity import container_security, pod_security
-from eventconsumer_api.quantities import canonical
-from eventconsumer_api.spark import SparkPod
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.expansion import inert
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.podsecurity import container_security, pod_security
+from eventconsumer_api.kube.quantities import canonical
+from eventconsumer_api.spec.spark import SparkPod
 from eventconsumer_operator.kube.manifest import JOB, containers_of, kind_of
 from eventconsumer_operator.resource.names import child
 from eventconsumer_operator.resource.pods import WORKLOAD_IDENTITY_LABEL, placement

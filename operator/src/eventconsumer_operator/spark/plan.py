@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
 
-from eventconsumer_api import labels
-from eventconsumer_api.batch import BatchJob, KeepAlive
-from eventconsumer_api.host_config import Credential, HostConfig
-from eventconsumer_api.host_report import BatchReport, FleetReport
-from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_api.mounts import registry_credential
-from eventconsumer_api.spark import History, Launcher, PoisonFiles, Spark, SparkMode
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Kind, Manifest
+from eventconsumer_api.kube.mounts import registry_credential
+from eventconsumer_api.spec.spark import History, Launcher, PoisonFiles, Spark, SparkMode
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
+from eventconsumer_api.wire.batch import BatchJob, KeepAlive
+from eventconsumer_api.wire.host_config import Credential, HostConfig
+from eventconsumer_api.wire.host_report import BatchReport, FleetReport
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.kube.manifest import JOB, KINDS_OF_LAUNCHERS
 from eventconsumer_operator.resource.images import spark_image

@@ -7,12 +7,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from eventconsumer_api import labels
-from eventconsumer_api.host_config import Credential
-from eventconsumer_api.mounts import REGISTRY_SECRET, SINK_SECRET, secret_mount, secret_volume
-from eventconsumer_api.podsecurity import container_security, pod_security
-from eventconsumer_api.quantities import amount
-from eventconsumer_api.spark import Scratch, SparkPod
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.mounts import REGISTRY_SECRET, SINK_SECRET, secret_mount, secret_volume
+from eventconsumer_api.kube.podsecurity import container_security, pod_security
+from eventconsumer_api.kube.quantities import amount
+from eventconsumer_api.spec.spark import Scratch, SparkPod
+from eventconsumer_api.wire.host_config import Credential
 from eventconsumer_operator.resource import programs
 from eventconsumer_operator.resource.pods import placement, tmp_volume
 from eventconsumer_operator.spark.launch import Launch

@@ -6,12 +6,12 @@ the last one stopped. The status remembers a success, so the replay is not repea
 
 from dataclasses import dataclass
 
-from eventconsumer_api import labels
-from eventconsumer_api.batch import BatchJob, ReplayOf
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.mounts import registry_credential
-from eventconsumer_api.spark import BatchReplay, SparkMode
-from eventconsumer_api.status import BatchReplayStatus
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.mounts import registry_credential
+from eventconsumer_api.spec.spark import BatchReplay, SparkMode
+from eventconsumer_api.v1alpha1.status import BatchReplayStatus
+from eventconsumer_api.wire.batch import BatchJob, ReplayOf
 from eventconsumer_operator.kube.manifest import is_being_deleted, name_of
 from eventconsumer_operator.resource.names import batch_replay_name, child_labels
 from eventconsumer_operator.resource.observed import Observed

@@ -20,11 +20,11 @@ Spark sets the labels of the pods, because the launcher does not.
 
 from typing import Any
 
-from eventconsumer_api import labels
-from eventconsumer_api.expansion import inert
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.podsecurity import container_security, pod_security
-from eventconsumer_api.spark import SparkPod
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.expansion import inert
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.podsecurity import container_security, pod_security
+from eventconsumer_api.spec.spark import SparkPod
 from eventconsumer_operator.kube.manifest import (
     APACHE_APPLICATION,
     KUBEFLOW_APPLICATION,

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from eventconsumer_api.batch import BatchCommit, BatchFile, BatchJob, BatchManifest, attempt_name
-from eventconsumer_api.identity import BatchFolder
+from eventconsumer_api.wire.batch import BatchCommit, BatchFile, BatchJob, BatchManifest, attempt_name
+from eventconsumer_api.wire.identity import BatchFolder
 from eventconsumer_spark.attempt.claim import Claim, Decided, new_claim, take
 from eventconsumer_spark.attempt.commit import (
     Committed,

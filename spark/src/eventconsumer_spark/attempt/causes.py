@@ -10,7 +10,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from eventconsumer_api.redaction import redact
+from eventconsumer_api.shared.redaction import redact
 from eventconsumer_spark.errors import CountMismatchError, SparkJobError
 
 _NOT_IN_DATA = re.compile(

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
-from eventconsumer_api.batch import BatchClaim, BatchCommit, BatchFile, BatchJob, decided
+from eventconsumer_api.wire.batch import BatchClaim, BatchCommit, BatchFile, BatchJob, decided
 from eventconsumer_spark.errors import ClaimHeldError, ClaimLostError
 from eventconsumer_spark.storage.keeper import LEASE_SECONDS, Keeper
 from eventconsumer_spark.storage.store import ClaimStore, Version

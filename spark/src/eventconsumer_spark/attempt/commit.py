@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from eventconsumer_api.batch import (
+from eventconsumer_api.wire.batch import (
     BatchCommit,
     BatchFile,
     BatchManifest,

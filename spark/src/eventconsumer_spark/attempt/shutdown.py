@@ -19,9 +19,9 @@ from typing import NoReturn
 
 from pyspark import SparkContext
 
-from eventconsumer_api.batch import BatchJob
-from eventconsumer_api.redaction import redact
-from eventconsumer_api.terminal import clean_line
+from eventconsumer_api.shared.redaction import redact
+from eventconsumer_api.shared.terminal import clean_line
+from eventconsumer_api.wire.batch import BatchJob
 from eventconsumer_spark.attempt.claim import Claim
 
 TERMINATION_LOG = Path("/dev/termination-log")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from eventconsumer_api.batch import BatchFile
+from eventconsumer_api.wire.batch import BatchFile
 from eventconsumer_spark.attempt.attempt import Attempt
 from eventconsumer_spark.attempt.causes import lies_in_data, root_cause
 from eventconsumer_spark.attempt.commit import LeftOut

@@ -12,8 +12,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
-from eventconsumer_api.batch import BatchFile
-from eventconsumer_api.capture import AMQP_FIELDS
+from eventconsumer_api.wire.batch import BatchFile
+from eventconsumer_api.wire.capture import AMQP_FIELDS
 from eventconsumer_spark.errors import ManifestError
 
 _PARTITION = r"/(?:partition=([^/=]+)/from=\d+|([^/=]+)/\d{4}/\d\d/\d\d/\d\d/\d\d/\d\d)\.avro$"

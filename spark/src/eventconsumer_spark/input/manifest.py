@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pydantic import ValidationError
 
-from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, manifest_name
+from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, manifest_name
 from eventconsumer_spark.errors import FilesChangedError, ManifestError
 from eventconsumer_spark.storage.store import CHECKS, BlobFacts, BlobStore
 

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import BinaryType, LongType, MapType, StringType, StructField, StructType, TimestampType
 
-from eventconsumer_api.batch import BatchFile, BatchManifest
-from eventconsumer_api.capture import AVRO_SCHEMA
 from eventconsumer_api.v1alpha1 import FileFormat
+from eventconsumer_api.wire.batch import BatchFile, BatchManifest
+from eventconsumer_api.wire.capture import AVRO_SCHEMA
 from eventconsumer_spark.errors import CountMismatchError
 from eventconsumer_spark.input.capture import as_events, check_names
 from eventconsumer_spark.storage.abfs import AbfsFolder

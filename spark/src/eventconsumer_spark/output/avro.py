@@ -19,8 +19,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.avro.functions import from_avro
 
-from eventconsumer_api.capture import UNDECODED
-from eventconsumer_api.spark import Body, RegistryType
+from eventconsumer_api.spec.spark import Body, RegistryType
+from eventconsumer_api.wire.capture import UNDECODED
 from eventconsumer_spark.errors import ConfigurationError, RegistryError
 from eventconsumer_spark.output.bodies import UNDECODED_MESSAGE, Split, separate
 from eventconsumer_spark.registry.client import SchemaRegistry

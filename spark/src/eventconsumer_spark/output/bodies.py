@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import StructType
 
-from eventconsumer_api.capture import UNDECODED
-from eventconsumer_api.spark import Body, BodyType
+from eventconsumer_api.spec.spark import Body, BodyType
+from eventconsumer_api.wire.capture import UNDECODED
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.output.json_columns import Columns, document, is_whole, lone_surrogate, new_end, valid
 

@@ -1,4 +1,4 @@
-"""JSON into typed columns by the table of conversions (`eventconsumer_api.json_columns`), with Spark's own expressions.
+"""JSON into typed columns by the table of conversions (`eventconsumer_api.spec.json_columns`), by Spark's expressions.
 
 Spark's `from_json` changes values without a word: it rounds decimals and numbers in texts, takes 200 into TINYINT as
 -56, completes times, keeps the last of two members with one name, and reads neither the end of a document nor NOT NULL.
@@ -20,8 +20,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql import types as T  # noqa: N812 - likewise
 
-from eventconsumer_api import json_columns as table
-from eventconsumer_api.json_columns import ColumnType, JsonKind, Rule, TimeForm
+from eventconsumer_api.spec import json_columns as table
+from eventconsumer_api.spec.json_columns import ColumnType, JsonKind, Rule, TimeForm
 from eventconsumer_spark.errors import ConfigurationError
 
 _FIELD = "spec.spark.output.body"

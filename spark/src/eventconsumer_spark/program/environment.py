@@ -8,10 +8,10 @@ from types import TracebackType
 
 from pydantic import ValidationError
 
-from eventconsumer_api import logs
-from eventconsumer_api.batch import BatchJob
-from eventconsumer_api.labels import BATCH_JOB_ENV
-from eventconsumer_api.redaction import redact
+from eventconsumer_api.kube.labels import BATCH_JOB_ENV
+from eventconsumer_api.shared import logs
+from eventconsumer_api.shared.redaction import redact
+from eventconsumer_api.wire.batch import BatchJob
 from eventconsumer_spark.errors import ConfigurationError
 
 _ours: list[logging.Handler] = []

@@ -19,7 +19,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from eventconsumer_api.batch import BatchCommit, BatchJob
+from eventconsumer_api.wire.batch import BatchCommit, BatchJob
 from eventconsumer_spark.attempt.attempt import Attempt, begin
 from eventconsumer_spark.attempt.causes import lies_in_data
 from eventconsumer_spark.attempt.shutdown import Ending, leave_message, termination_message

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pyspark.sql import SparkSession
 
-from eventconsumer_api.batch import BatchCommit, BatchJob, ReplayOf
+from eventconsumer_api.wire.batch import BatchCommit, BatchJob, ReplayOf
 from eventconsumer_spark.attempt.attempt import Attempt, begin
 from eventconsumer_spark.attempt.causes import lies_in_data, root_cause
 from eventconsumer_spark.attempt.commit import find_commit

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from eventconsumer_api.batch import BatchJob, BatchManifest, KeepAlive, manifest_name
-from eventconsumer_api.log_throttle import LogThrottle
+from eventconsumer_api.shared.log_throttle import LogThrottle
+from eventconsumer_api.wire.batch import BatchJob, BatchManifest, KeepAlive, manifest_name
 from eventconsumer_spark.input.manifest import load_manifest
 from eventconsumer_spark.storage.paths import Site
 from eventconsumer_storage.credential import fingerprint

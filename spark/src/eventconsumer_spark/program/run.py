@@ -7,7 +7,7 @@ import logging
 import os
 import traceback
 
-from eventconsumer_api.redaction import redact
+from eventconsumer_api.shared.redaction import redact
 from eventconsumer_spark.attempt.causes import root_cause
 from eventconsumer_spark.attempt.shutdown import Ending, leave_message
 from eventconsumer_spark.batch import Program

@@ -9,10 +9,10 @@ import json
 import sys
 from typing import Any
 
-from eventconsumer_api.coredumps import forbid_core_dumps
 from eventconsumer_api.errors import EventConsumerError
-from eventconsumer_api.host_config import Credential
-from eventconsumer_api.spark import Registry, RegistryType
+from eventconsumer_api.shared.coredumps import forbid_core_dumps
+from eventconsumer_api.spec.spark import Registry, RegistryType
+from eventconsumer_api.wire.host_config import Credential
 from eventconsumer_spark.registry.client import SchemaRegistry
 
 CHECK = "schema-registry"

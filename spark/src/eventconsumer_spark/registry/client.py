@@ -24,10 +24,10 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
 
-from eventconsumer_api.conditions import Reason
 from eventconsumer_api.errors import Blocked
-from eventconsumer_api.host_config import Credential
-from eventconsumer_api.spark import Registry, RegistryType
+from eventconsumer_api.spec.conditions import Reason
+from eventconsumer_api.spec.spark import Registry, RegistryType
+from eventconsumer_api.wire.host_config import Credential
 from eventconsumer_spark.errors import ConfigurationError, RegistryError
 from eventconsumer_spark.registry.schema import MAX_CHARACTERS, Refusal, Schema, checked
 from eventconsumer_storage.credential import check_identity, place, read_secret

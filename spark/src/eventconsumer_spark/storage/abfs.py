@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from eventconsumer_api.endpoints import same_account, service_of
+from eventconsumer_api.spec.endpoints import same_account, service_of
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_storage.account import StorageAccount
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from pydantic import ValidationError
 
-from eventconsumer_api.batch import BatchJob, replay_prefix
-from eventconsumer_api.endpoints import service_of
 from eventconsumer_api.errors import Blocked
-from eventconsumer_api.identity import RECORD_MAX_BYTES, BatchFolder, OutputRecord, output_record_name
+from eventconsumer_api.spec.endpoints import service_of
+from eventconsumer_api.wire.batch import BatchJob, replay_prefix
+from eventconsumer_api.wire.identity import RECORD_MAX_BYTES, BatchFolder, OutputRecord, output_record_name
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.storage.abfs import (
     AbfsFolder,

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from eventconsumer_api.identity import owner_id
-from eventconsumer_processor.lease.planned_balancer import Fleet
-from eventconsumer_processor.metrics import Metrics
-from eventconsumer_processor.partition.operator_messages import OperatorMessages
+from eventconsumer_api.wire.identity import owner_id
+from eventconsumer_host.lease.planned_balancer import Fleet
+from eventconsumer_host.metrics import Metrics
+from eventconsumer_host.partition.operator_messages import OperatorMessages
 from tests.contract.operator.test_operator import SPEC, World, hub, ready, world
 from tests.support.waiting import HANG_SECONDS
 

@@ -7,8 +7,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from eventconsumer_api.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
-from eventconsumer_api.host_report import HostReport, HostState
+from eventconsumer_api.wire.fleet import FLEET_PATH, FLEET_SIGNATURE_HEADER
+from eventconsumer_api.wire.host_report import HostReport, HostState
 from eventconsumer_operator.resource import hosts
 from eventconsumer_operator.resource.hosts import HttpHosts
 from tests.support.azurite import free_port

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api import labels
-from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Changed, Gone
 from eventconsumer_operator.kube.api import Api, KubernetesApi
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, EVENT, EVENT_CONSUMER

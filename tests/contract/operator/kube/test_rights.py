@@ -11,7 +11,7 @@ import pytest
 import yaml
 from kubernetes.aio import client, config
 
-from eventconsumer_api.host_report import BatchReport
+from eventconsumer_api.wire.host_report import BatchReport
 from eventconsumer_operator.errors import Changed
 from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.leader import NAME

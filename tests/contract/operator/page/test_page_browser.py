@@ -13,7 +13,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
-from eventconsumer_api.remedies import REMEDIES
+from eventconsumer_api.resource.remedies import REMEDIES
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page.histories import Histories
 from eventconsumer_operator.page.history import SLOTS

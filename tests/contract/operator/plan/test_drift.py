@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.status import EventConsumerStatus, HubStatus, ScalingStatus
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus, HubStatus, ScalingStatus
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import KubernetesApi

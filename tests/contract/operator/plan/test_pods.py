@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api import labels
-from eventconsumer_api.host_report import HostReport
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.quantities import canonical
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.quantities import canonical
+from eventconsumer_api.wire.host_report import HostReport
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import KubernetesApi

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.spark_conf import ALLOWED, VALUE_MAX
+from eventconsumer_api.spec.spark_conf import ALLOWED, VALUE_MAX
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import make_plan
 from tests.contract.operator.conftest import Cluster

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.crdgen import custom_resource_definition
-from eventconsumer_api.spark_conf import ALLOWED
+from eventconsumer_api.resource.crdgen import custom_resource_definition
+from eventconsumer_api.spec.spark_conf import ALLOWED
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.test_crd import GOOD, IDENTITY, SECRET, apply, with_value
 from tests.support.fakes.kubernetes import event_consumer
@@ -144,7 +144,7 @@ BREAKS: dict[str, dict[str, Any]] = {
     "spark.application.envFrom is for an image of your own": program(envFrom=[KEYS]),
     "spark.application.volumes is for an image of your own": program(volumes=[MOUNT]),
     "spark.application.egress is for an image of your own": program_egress(None, podSelector={}),
-    "spark.application.mainFile is no program of": program(mainFile="local:///app/eventconsumer_api/crdgen.py"),
+    "spark.application.mainFile is no program of": program(mainFile="local:///app/eventconsumer_api/resource/crdgen.py"),
     "processing.env: at most": handler(env=[{"name": f"APP_{number}", "value": "x" * 4096} for number in range(5)]),
     "spark.application.env: at most": program(
         image="shop:1", env=[{"name": f"APP_{number}", "value": "x" * 4096} for number in range(5)]

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.host_report import BatchReport
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.wire.host_report import BatchReport
 from eventconsumer_operator.errors import Refused
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import KubernetesApi

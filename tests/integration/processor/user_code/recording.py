@@ -8,7 +8,7 @@ from typing import Any
 
 from masking import Masking
 
-from eventconsumer_processor.handler import Batch, CloseReason, EventProcessor, PartitionContext, Rows, TryAgain
+from eventconsumer_host.handler import Batch, CloseReason, EventProcessor, PartitionContext, Rows, TryAgain
 
 DIRECTORY = Path(os.environ.get("RECORD_DIRECTORY", "."))
 

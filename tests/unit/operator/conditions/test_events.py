@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.conditions import ConditionType, PodReason
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.spec.conditions import ConditionType, PodReason
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
 from eventconsumer_operator.conditions.events import Recorder, changes
 from eventconsumer_operator.conditions.messages import pods_restarted, restart_event
 from eventconsumer_operator.conditions.status import make_status

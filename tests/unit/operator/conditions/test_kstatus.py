@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api.conditions import Reason
-from eventconsumer_api.host_report import Problem
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.spec.conditions import Reason
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
+from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_operator.conditions.checks import ready, reconciling, stalled
 from eventconsumer_operator.conditions.facts import Facts, HostProblem
 from eventconsumer_operator.conditions.status import make_status, wire

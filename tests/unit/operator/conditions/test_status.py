@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.conditions import ConditionType, Reason
-from eventconsumer_api.host_report import (
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.spec.conditions import ConditionType, Reason
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus, SparkStatus
+from eventconsumer_api.wire.host_report import (
     NoticesReport,
     PartitionReport,
     Problem,
@@ -16,8 +18,6 @@ from eventconsumer_api.host_report import (
     TableReport,
     WatermarkReport,
 )
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.status import EventConsumerStatus, SparkStatus
 from eventconsumer_operator.conditions.status import MESSAGE_LIMIT, make_status, same_but_numbers, wire
 from eventconsumer_operator.errors import Forbidden, OperatorError, SpecError, Transient
 from eventconsumer_operator.plan import make_plan

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from eventconsumer_api.host_report import HostReport, StorageReport
-from eventconsumer_api.status import EventConsumerStatus, StorageStatus
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus, StorageStatus
+from eventconsumer_api.wire.host_report import HostReport, StorageReport
 from eventconsumer_operator.conditions.storagestatus import storage_status
 from tests.unit.operator.worlds import observed, pod, report
 

@@ -21,11 +21,11 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given
 from structlog.testing import capture_logs
 
-from eventconsumer_api.fleet import FLEET_MAX_BYTES, FleetMessage
-from eventconsumer_api.host_report import REPORT_MAX_ITEMS, HostReport, HostState
-from eventconsumer_api.identity import owner_id
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.labels import COMPONENT_HOST
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.labels import COMPONENT_HOST
+from eventconsumer_api.wire.fleet import FLEET_MAX_BYTES, FleetMessage
+from eventconsumer_api.wire.host_report import REPORT_MAX_ITEMS, HostReport, HostState
+from eventconsumer_api.wire.identity import owner_id
 from eventconsumer_operator.fleet.host_liveness import (
     NAMED_MAX,
     NAMED_SECONDS,

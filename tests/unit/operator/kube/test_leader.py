@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from eventconsumer_api.kinds import Kind, Manifest
+from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Forbidden, Transient
 from eventconsumer_operator.kube.leader import DURATION_SECONDS, NAME, STOP_SECONDS, Elector, LeadLost
 from eventconsumer_operator.kube.manifest import LEASE

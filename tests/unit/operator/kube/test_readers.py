@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.readers import older_reader
 from eventconsumer_operator.kube.store import Store

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api import labels
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.v1alpha1 import KIND
 from eventconsumer_operator.errors import Changed, Gone, SpecError
 from eventconsumer_operator.keys import Key

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.kinds import Kind
-from eventconsumer_api.spark import Launcher
+from eventconsumer_api.kube.kinds import Kind
+from eventconsumer_api.spec.spark import Launcher
 from eventconsumer_operator.errors import Forbidden, Transient
 from eventconsumer_operator.health import Health, LoopLag, WorkHealth
 from eventconsumer_operator.keys import Key

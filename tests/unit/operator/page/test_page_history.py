@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api.host_report import BatchReport, CommitReport, PartitionLag
+from eventconsumer_api.wire.host_report import BatchReport, CommitReport, PartitionLag
 from eventconsumer_operator.page.history import (
     BATCHES,
     MAX_PARTITIONS,

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from eventconsumer_api.conditions import ConditionType, Reason
-from eventconsumer_api.host_report import PartitionLag, Problem
-from eventconsumer_api.remedies import ABNORMAL_TRUE, AS_WANTED, REMEDIES, remedy, severity
-from eventconsumer_api.status import Condition, EventConsumerStatus, LagStatus
+from eventconsumer_api.resource.remedies import ABNORMAL_TRUE, AS_WANTED, REMEDIES, remedy, severity
+from eventconsumer_api.spec.conditions import ConditionType, Reason
+from eventconsumer_api.v1alpha1.status import Condition, EventConsumerStatus, LagStatus
+from eventconsumer_api.wire.host_report import PartitionLag, Problem
 from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page import view

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api.host_report import PartitionLag
-from eventconsumer_api.status import ScalingStatus
 from eventconsumer_api.v1alpha1 import LagScaling, Scaling, ScalingMode
+from eventconsumer_api.v1alpha1.status import ScalingStatus
+from eventconsumer_api.wire.host_report import PartitionLag
 from eventconsumer_operator.plan.lag import HOLD_COOLDOWNS, STEP, TRIAL_COOLDOWNS, View, decide
 from eventconsumer_operator.plan.lag import UNKNOWN as SILENT
 from tests.unit.operator.worlds import NOW

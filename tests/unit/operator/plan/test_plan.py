@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api import labels
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.status import EventConsumerStatus, HubStatus
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus, HubStatus
+from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.plan import Plan, make_plan

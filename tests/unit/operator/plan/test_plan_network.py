@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api import labels
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.kube.manifest import NETWORK_POLICY, difference, name_of, trimmed
 from eventconsumer_operator.plan import make_plan

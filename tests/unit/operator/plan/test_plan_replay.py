@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.host_config import HostConfig
-from eventconsumer_api.host_report import HostReport, Problem
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.labels import CONFIG_ENV
-from eventconsumer_api.status import EventConsumerStatus, ReplayStatus
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.kube.labels import CONFIG_ENV
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus, ReplayStatus
+from eventconsumer_api.wire.host_config import HostConfig
+from eventconsumer_api.wire.host_report import HostReport, Problem
 from eventconsumer_operator.conditions.replaystatus import replay_status
 from eventconsumer_operator.kube.manifest import name_of
 from eventconsumer_operator.plan import make_plan

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api import labels
-from eventconsumer_api.host_report import HostReport, HostState, PartitionLag, PartitionReport
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.status import EventConsumerStatus, HubStatus, ScalingStatus
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus, HubStatus, ScalingStatus
+from eventconsumer_api.wire.host_report import HostReport, HostState, PartitionLag, PartitionReport
 from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.fleet.host_liveness import Liveness, message

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.status import EventConsumerStatus
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus
 from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.errors import Forbidden
 from eventconsumer_operator.plan import make_plan

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api import labels
-from eventconsumer_api.programs import OWN_ENV_WORDS
-from eventconsumer_api.quantities import canonical
-from eventconsumer_api.scheduling import RESERVED_DOMAINS
+from eventconsumer_api.kube import labels
+from eventconsumer_api.kube.quantities import canonical
+from eventconsumer_api.spec.programs import OWN_ENV_WORDS
+from eventconsumer_api.spec.scheduling import RESERVED_DOMAINS
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.config import host_config

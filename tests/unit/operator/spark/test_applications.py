@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from eventconsumer_api.kinds import Kind, Manifest
-from eventconsumer_api.spark import Launcher
+from eventconsumer_api.kube.kinds import Kind, Manifest
+from eventconsumer_api.spec.spark import Launcher
 from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.kube.manifest import (
     APACHE_APPLICATION,

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from eventconsumer_api.host_report import BatchReport, CommitReport, FleetReport, HostReport
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.spark import Retry, Spark
-from eventconsumer_api.status import EventConsumerStatus, SparkStatus
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.spec.spark import Retry, Spark
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus, SparkStatus
+from eventconsumer_api.wire.host_report import BatchReport, CommitReport, FleetReport, HostReport
 from eventconsumer_operator.apply import apply
 from eventconsumer_operator.conditions.status import make_status, wire
 from eventconsumer_operator.errors import OperatorError

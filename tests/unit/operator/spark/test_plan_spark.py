@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.batch import BatchJob
-from eventconsumer_api.kinds import Manifest
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.wire.batch import BatchJob
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.resource.names import application_name
 from eventconsumer_operator.settings import Settings

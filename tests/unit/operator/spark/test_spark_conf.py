@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.spark import PROGRAMS
-from eventconsumer_api.spark_conf import ALLOWED
+from eventconsumer_api.spec.spark import PROGRAMS
+from eventconsumer_api.spec.spark_conf import ALLOWED
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.plan import make_plan
 from tests.unit.operator.worlds import SETTINGS, SPARK, SPEC, USER_IMAGE, batch, fleet, observed, report, spec_with
@@ -126,7 +126,7 @@ def test_programs_may_be_in_folders(program: str) -> None:
     assert program in started(own, (USER_IMAGE,))["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
-@pytest.mark.parametrize("program", ["local:///app/mine.py", "local:///app/eventconsumer_api/crdgen.py"])
+@pytest.mark.parametrize("program", ["local:///app/mine.py", "local:///app/eventconsumer_api/resource/crdgen.py"])
 def test_without_an_image_of_the_user_only_programs_of_the_shipped_image_run(program: str) -> None:
     with pytest.raises(SpecError, match=r"^spec\.spark\.application\.mainFile: .* is no program of the operator's"):
         started({"mainFile": program})

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.batch import BatchJob
-from eventconsumer_api.host_report import CommitReport, FleetReport, WatermarkReport
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.redaction import redact
-from eventconsumer_api.spark import History
-from eventconsumer_api.status import EventConsumerStatus, SparkStatus, WatermarkStatus
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.shared.redaction import redact
+from eventconsumer_api.spec.spark import History
+from eventconsumer_api.v1alpha1.status import EventConsumerStatus, SparkStatus, WatermarkStatus
+from eventconsumer_api.wire.batch import BatchJob
+from eventconsumer_api.wire.host_report import CommitReport, FleetReport, WatermarkReport
 from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.names import application_name, batch_replay_name

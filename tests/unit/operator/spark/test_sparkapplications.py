@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.batch import BatchJob
-from eventconsumer_api.kinds import Manifest
-from eventconsumer_api.spark import Launcher
+from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.spec.spark import Launcher
+from eventconsumer_api.wire.batch import BatchJob
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.kube.manifest import APACHE_APPLICATION, KUBEFLOW_APPLICATION, kind_of
 from eventconsumer_operator.plan import Plan, make_plan

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api.batch import BatchClaim, BatchCommit, BatchFile, commit_name
+from eventconsumer_api.wire.batch import BatchClaim, BatchCommit, BatchFile, commit_name
 from eventconsumer_spark.attempt.claim import WAIT_SECONDS, Claim, Decided, take
 from eventconsumer_spark.attempt.commit import commit, find_commit, previous_commit, publish
 from eventconsumer_spark.errors import ClaimHeldError, ClaimLostError

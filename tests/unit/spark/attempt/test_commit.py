@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_api.batch import BatchCommit, BatchFile, CommitTotals, Quarantine, ReplayOf, manifest_url
+from eventconsumer_api.wire.batch import BatchCommit, BatchFile, CommitTotals, Quarantine, ReplayOf, manifest_url
 from eventconsumer_spark.attempt.commit import LeftOut, quarantine_of
 from eventconsumer_spark.output.write_result import WriteResult
 from eventconsumer_spark.program.process import totals_message

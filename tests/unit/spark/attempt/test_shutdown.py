@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from eventconsumer_api.batch import BatchJob, ReplayOf
+from eventconsumer_api.wire.batch import BatchJob, ReplayOf
 from eventconsumer_spark.attempt import shutdown
 from tests.unit.spark.test_batch import JOB
 

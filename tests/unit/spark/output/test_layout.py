@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_api.batch import BatchFile
-from eventconsumer_api.spark import Body
+from eventconsumer_api.spec.spark import Body
+from eventconsumer_api.wire.batch import BatchFile
 from eventconsumer_spark.errors import ManifestError
 from eventconsumer_spark.input.capture import check_names, partition_of
 from eventconsumer_spark.input.reading import READER_BYTES, rows_at_a_time

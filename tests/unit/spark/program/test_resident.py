@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eventconsumer_api.batch import BatchFile, BatchJob, BatchManifest, KeepAlive, Totals, manifest_name
-from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
-from eventconsumer_api.spark import Output
+from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, KeepAlive, Totals, manifest_name
+from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_spark.errors import ManifestError
 from eventconsumer_spark.program.resident import Between, End, Step, decide, jobs_while_alive
 from eventconsumer_spark.storage.abfs import AbfsFolder

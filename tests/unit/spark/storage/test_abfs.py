@@ -2,7 +2,7 @@
 
 import pytest
 
-from eventconsumer_api.identity import BatchFolder
+from eventconsumer_api.wire.identity import BatchFolder
 from eventconsumer_spark.batch import folders, trial_folders
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.storage.abfs import hadoop_settings, input_folder, output_folder

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from eventconsumer_api.batch import BatchFile, BatchManifest, Totals
-from eventconsumer_api.host_config import ResourceRef
+from eventconsumer_api.wire.batch import BatchFile, BatchManifest, Totals
+from eventconsumer_api.wire.host_config import ResourceRef
 from eventconsumer_spark.input.manifest import check_files
 from eventconsumer_spark.storage.store import CHECKS, SinkContainer
 from eventconsumer_storage.account import StorageAccount

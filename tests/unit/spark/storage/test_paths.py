@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from eventconsumer_api.batch import BatchJob
-from eventconsumer_api.host_config import BlobLocation, Credential, ResourceRef
-from eventconsumer_api.spark import Output
+from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.wire.batch import BatchJob
+from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.storage.paths import open_site
 

@@ -1,0 +1,1 @@
+"""Objects of Kubernetes: kinds, labels, what pods mount, and forms of their fields."""

@@ -1,0 +1,1 @@
+"""What is made from the resource: its definition, its reference, remedies of its conditions, its capacity."""

@@ -1,0 +1,1 @@
+"""The types that the resource is built of, for all its versions."""

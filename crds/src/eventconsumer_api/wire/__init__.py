@@ -1,0 +1,1 @@
+"""Documents between processes and versions, and records in storage."""
