@@ -49,7 +49,7 @@ ERRORS = """
 
 The operator reports these errors in Stalled and Ready, or in Reconciling where the reason is `Progressing` or missing:
 then it retries. Words in *italics* stand for values. Messages of `SpecInvalid` begin with the path of the field.
-`Forbidden` and `Refused` contain the answer of the API server: the method, the object and the cause.
+`Forbidden` and `ObjectRefused` contain the answer of the API server: the method, the object and the cause.
 
 | reason | message |
 |---|---|

@@ -50,7 +50,7 @@ from eventconsumer_operator.spark.failures import (
     WaitingCause,
     WorkerLost,
 )
-from eventconsumer_operator.spark.replay import ReplayWait
+from eventconsumer_operator.spark.reprocess import ReprocessWait
 
 TIME = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 APPLICATION = "orders-b7-a2"
@@ -221,8 +221,8 @@ SITUATIONS: tuple[Facts, ...] = (
 REPLAYS: tuple[str, ...] = (
     messages.replay_pending(None, suspended=True),
     messages.replay_pending(None, suspended=False),
-    messages.replay_pending(ReplayWait(9), suspended=False),
-    messages.replay_pending(ReplayWait(9, 7), suspended=False),
+    messages.replay_pending(ReprocessWait(9), suspended=False),
+    messages.replay_pending(ReprocessWait(9, 7), suspended=False),
     messages.replay_running([PROBLEM], "", []),
     messages.replay_running([], "StorageError: container results does not exist: create it", []),
     messages.replay_running([], "", [UNSCHEDULABLE]),
@@ -235,6 +235,6 @@ PARTS: Mapping[str, Callable[[], list[str]]] = {
     "Restarts": lambda: [messages.pods_restarted([each]) for each in RESTARTS],
     "Failed Spark attempts (also `status.spark.lastFailure`)": lambda: [messages.failure(each) for each in CAUSES],
     "Spark applications that do not start": lambda: [messages.waiting(each) for each in WAITS],
-    "Replays (`status.replay.message`, `status.spark.replay.message`)": lambda: list(REPLAYS),
+    "Replays and reprocessing (`status.replay.message`, `status.spark.reprocess.message`)": lambda: list(REPLAYS),
 }
 """Parts of messages, by heading."""

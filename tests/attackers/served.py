@@ -107,9 +107,9 @@ def host(folder: Path, *, limited: bool = True) -> Iterator[Served]:
     config = {
         "resource": {"namespace": "shop", "name": "orders", "uid": "uid-1"},
         "eventHub": {"consumerGroup": "$Default", "credential": secret("eventHub", "hub")},
-        "leases": {"location": location("leaseStore"), "durationSeconds": 15},
+        "leases": {"location": location("checkpointStore"), "durationSeconds": 15},
         "startingPosition": {"type": "Earliest"},
-        "processing": {"maxBatchSize": 300, "prefetch": 3000, "maxWaitSeconds": 5},
+        "processing": {"maxBatchSize": 300, "prefetchCount": 3000, "maxWaitSeconds": 5},
         "sink": location("sink"),
         "roll": {"maxBytes": 1_000_000, "maxSeconds": 1, "maxEvents": 100_000},
         "batches": None,

@@ -53,7 +53,7 @@ def test_a_body_that_a_handler_repeats_controls_no_terminal(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(app), os.environ.get("PYTHONPATH")))))
     processing = {
         "maxBatchSize": 20,
-        "prefetch": 300,
+        "prefetchCount": 300,
         "maxWaitSeconds": 5,
         "handlerAttempts": 1,
         "handler": "repeating:Repeating",

@@ -98,7 +98,7 @@ SPECS: dict[str, dict[str, Any]] = {
             "consumerGroup": "drain",
             "authentication": IDENTITY,
         },
-        "leaseStore": {
+        "checkpointStore": {
             "storageAccountUrl": "https://shop.blob.core.windows.net",
             "storageApiVersion": "2019-07-07",
             "container": "leases",
@@ -116,7 +116,7 @@ SPECS: dict[str, dict[str, Any]] = {
         },
         "startingPosition": {"type": "Offset", "offset": "7", "partitions": {"0": {"type": "Offset", "offset": "8"}}},
         "processing": INPUTS | {"handler": "a.b:C"},
-        "replay": {"nonce": "a", "consumerGroup": "b", "partitions": ["0"], "from": "2026-01-01T00:00:00Z"},
+        "replay": {"name": "a", "consumerGroup": "b", "partitions": ["0"], "from": "2026-01-01T00:00:00Z"},
         "proxy": {"url": "http://a.proxy.example:3128", "noProxy": ["b.example"]},
         "pods": PLACE | {"priorityClassName": "drain", "resources": {"limits": {"memory": "1Gi"}}},
     },
@@ -144,7 +144,7 @@ SPECS: dict[str, dict[str, Any]] = {
                     },
                 },
             },
-            "replay": {"nonce": "a", "from": 1, "to": 2},
+            "reprocess": {"name": "a", "from": 1, "to": 2},
         }
     },
 }

@@ -118,7 +118,7 @@ class Fleet:
                 "durationSeconds": LEASE_SECONDS,
             },
             "startingPosition": {"type": "Earliest"},
-            "processing": {"maxBatchSize": 300, "prefetch": 300, "maxWaitSeconds": 20},
+            "processing": {"maxBatchSize": 300, "prefetchCount": 300, "maxWaitSeconds": 20},
             "sink": {"container": "drained", "prefix": "p", "credential": credential},
             "roll": {"maxBytes": 1_000_000, "maxSeconds": 60, "maxEvents": 100_000},
             "batches": None,

@@ -109,9 +109,14 @@ def drainer(
     folder.mkdir()
     limits = {"maxBytes": roll.most_bytes, "maxSeconds": roll.most_seconds, "maxEvents": roll.most_events}
     consumer = Consumer(folder, emulator, azurite, hub, roll=limits)
-    source = "Sdk" if way is Way.OURS_SDK_RECEIVER else "Amqp"
+    client = "AzureSdk" if way is Way.OURS_SDK_RECEIVER else "BuiltIn"
     consumer.config["leases"]["durationSeconds"] = roll.lease_seconds
-    consumer.config["processing"] = {"maxBatchSize": batch, "prefetch": 3000, "maxWaitSeconds": 5, "source": source}
+    consumer.config["processing"] = {
+        "maxBatchSize": batch,
+        "prefetchCount": 3000,
+        "maxWaitSeconds": 5,
+        "client": client,
+    }
     if way is Way.OURS_TABLE:
         consumer.config["table"] = {"maxSeconds": 1}
     if notices:

@@ -52,7 +52,7 @@ NAMESPACE = "bench"
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 SPEC: dict[str, Any] = {
     "eventHub": {"name": "orders", "authentication": SECRET},
-    "leaseStore": {"container": "leases", "authentication": SECRET},
+    "checkpointStore": {"container": "leases", "authentication": SECRET},
     "sink": {"container": "drained", "authentication": SECRET},
     "scaling": {"maxReplicas": 1},
 }
@@ -174,7 +174,7 @@ class Hosts:
             owner="host", state=HostState.RUNNING, partition_count=PARTITIONS,
             partitions=tuple(PartitionReport(id=each, epoch=1) for each in ids), fleet=fleet,
             hub_silent_seconds=now.timestamp() % 5,
-            storage=StorageReport(calls_per_hour=now.timestamp() % 3600, idle_calls_per_hour=500),
+            storage=StorageReport(requests_per_hour=now.timestamp() % 3600, idle_requests_per_hour=500),
         )  # fmt: skip
 
 

@@ -91,7 +91,7 @@ FIGURES = (
         _pair({"median": "latency_p50", "99th percentile": "latency_p99"}, PROCESSOR),
     ),
     Figure(
-        "storage_calls.png",
+        "storage_requests.png",
         "Storage calls of an idle consumer: 32 partitions, 8 hosts (less is better)",
         "calls an hour",
         _pair({"60 s leases": "storage_calls_idle_32_on_8"}, PROCESSOR),

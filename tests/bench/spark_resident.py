@@ -28,7 +28,7 @@ from random import Random
 
 from azure.storage.blob import BlobServiceClient
 
-from eventconsumer_api.wire.batch import BatchJob, KeepAlive
+from eventconsumer_api.wire.batch import BatchJob, ResidentLimits
 from eventconsumer_operator.spark.native import QUICK_START
 from tests.bench.machine import cpu_seconds, resident_mib
 from tests.integration.spark.drained import DrainedBatch, host_name
@@ -172,10 +172,10 @@ def alone(bench: Bench, *, archive: bool) -> Taken:
 
 def resident(bench: Bench, count: int, show: Callable[[int, Taken, Driver], None]) -> None:
     """Batches in one driver; `show` gets each, with the processes of the driver."""
-    limits = KeepAlive(seconds=600, max_batches=count, max_bytes=2**40)
+    limits = ResidentLimits(seconds=600, max_batches=count, max_bytes=2**40)
     job = bench.freeze()
     began = time.monotonic()
-    process = bench.start(job.model_copy(update={"keep_alive": limits}))
+    process = bench.start(job.model_copy(update={"resident": limits}))
     try:
         driver, cpu = Driver(process), 0.0
         for number in range(1, count + 1):

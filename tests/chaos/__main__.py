@@ -234,7 +234,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=200, help="Events a second, of both consumers.")
     parser.add_argument("--only", default="", help="Names of faults, with commas.")
     parser.add_argument("--list", action="store_true", help="Print all faults, and exit.")
-    parser.add_argument("--keep-alive", type=int, default=600, help="spec.spark.keepAliveSeconds.")
+    parser.add_argument("--idle-timeout", type=int, default=600, help="spec.spark.idleTimeoutSeconds.")
     parser.add_argument("--in-flight", type=int, default=1, help="spec.spark.batch.inFlight; above 1, no driver stays.")
     parser.add_argument("--launcher", default="Native", help="spec.spark.launcher.")
     parser.add_argument("--keep", action="store_true", help="Leave the consumers in the cluster.")
@@ -316,7 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stage = Stage.of(
         cluster,
         f"chaos-{int(time.time()) % 0x100000:05x}",
-        Options(options.keep_alive, options.in_flight, options.launcher),
+        Options(options.idle_timeout, options.in_flight, options.launcher),
     )
     command = shlex.join(["python", "-m", "tests.chaos", *(sys.argv[1:] if arguments is None else arguments)])
     for number in (signal.SIGINT, signal.SIGTERM):

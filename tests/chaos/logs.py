@@ -84,7 +84,7 @@ KNOWN = (
     Known(
         HOST,
         r"the host is blocked.*(EventHubUnauthorized|EventHubUnreachable|EventHubNotFound|StorageUnauthorized"
-        r"|StorageUnreachable|StorageRefused|SecretKeyMissing|ConnectionStringInvalid|ChainInUse|LeaseStoreInUse)",
+        r"|StorageUnreachable|StorageRefused|SecretKeyMissing|ConnectionStringInvalid|ChainInUse|CheckpointStoreInUse)",
         "docs/reference/conditions.md",
     ),
     # Spark drivers: a person, storage or another attempt ended the attempt; the operator starts the next one.

@@ -49,12 +49,12 @@ class Options:
     """Settings of the consumers.
 
     Attributes:
-        keep_alive: spec.spark.keepAliveSeconds; 0 with `in_flight` above 1.
+        idle_timeout: spec.spark.idleTimeoutSeconds; 0 with `in_flight` above 1.
         in_flight: spec.spark.batch.inFlight.
         launcher: spec.spark.launcher.
     """
 
-    keep_alive: int = 600
+    idle_timeout: int = 600
     in_flight: int = 1
     launcher: str = "Native"
 
@@ -70,7 +70,7 @@ def resource(name: str, campaign: str, options: Options) -> dict[str, Any]:
     found = consumer(name)
     spec = found["spec"]
     spec["scaling"] = {"mode": "Fixed", "replicas": HOSTS}
-    spec["leaseStore"]["container"] = f"{campaign}-leases"
+    spec["checkpointStore"]["container"] = f"{campaign}-leases"
     spec["sink"] |= {"container": f"{campaign}-sink", "prefix": name, "roll": {"maxSeconds": 3}}
     spark = yaml.safe_load(run.RESOURCE.read_text())["spec"]["spark"] | {
         "trigger": {"files": 60, "ageSeconds": 15},
@@ -78,9 +78,9 @@ def resource(name: str, campaign: str, options: Options) -> dict[str, Any]:
         "retry": {"attempts": 3, "backoffSeconds": 1, "maxBackoffSeconds": 10},
     }
     if options.in_flight > 1:
-        spark |= {"keepAliveSeconds": 0, "batch": {"inFlight": options.in_flight}}
+        spark |= {"idleTimeoutSeconds": 0, "batch": {"inFlight": options.in_flight}}
     else:
-        spark["keepAliveSeconds"] = options.keep_alive
+        spark["idleTimeoutSeconds"] = options.idle_timeout
     spark["output"]["path"] = spark["output"]["path"].rpartition("/")[0] + f"/{name}"
     spec["spark"] = spark
     return found

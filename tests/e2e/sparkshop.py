@@ -56,7 +56,7 @@ class SparkShop:
         # By default both depend on the namespace; a consumer that moves keeps its places.
         resource["spec"]["sink"]["prefix"] = self.name
         resource["spec"]["spark"] = (
-            spec | {"trigger": {"files": 1}, "keepAliveSeconds": 0} | self._spark | {"output": spec["output"]} | spark
+            spec | {"trigger": {"files": 1}, "idleTimeoutSeconds": 0} | self._spark | {"output": spec["output"]} | spark
         )
         self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(resource))
 
@@ -150,11 +150,11 @@ class SparkShop:
         return self.until(found, f"a {role} runs")
 
     def rows(self, suffix: str = "") -> list[int]:
-        """The numbers of all events in the output, sorted; `suffix` names the output of a replay."""
+        """The numbers of all events in the output, sorted; `suffix` names the output of reprocessing."""
         return sorted(int(body) for body in self.bodies(suffix))
 
     def bodies(self, suffix: str = "") -> list[Any]:
-        """The bodies of all events in the output; `suffix` names the output of a replay."""
+        """The bodies of all events in the output; `suffix` names the output of reprocessing."""
         with self.cluster.port_forward(run.BLOB_NAMESPACE, run.BLOB_SERVICE, run.BLOB_PORT) as port:
             storage = {
                 "account_name": run.ACCOUNT, "account_key": run.STORAGE_KEY,

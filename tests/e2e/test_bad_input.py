@@ -29,7 +29,7 @@ CASES: dict[str, tuple[str | None, str, str, str]] = {
     "no-storage": (
         GOOD_NAMESPACE,
         GOOD_STORAGE.replace("blob.svc", "nowhere.svc"),
-        "spec.leaseStore",
+        "spec.checkpointStore",
         "StorageUnreachable",
     ),
 }
@@ -50,7 +50,7 @@ def consumer(name: str) -> dict[str, Any]:
     spec["eventHub"]["name"] = name
     spec["scaling"] = {"mode": "Fixed", "replicas": 1}
     spec["eventHub"]["authentication"]["connectionStringSecretRef"]["name"] = f"{name}-hub"
-    for part in ("leaseStore", "sink"):
+    for part in ("checkpointStore", "sink"):
         spec[part]["container"] = f"{name}-{part.lower()}"
         spec[part]["authentication"]["connectionStringSecretRef"]["name"] = f"{name}-storage"
     return resource
@@ -116,7 +116,7 @@ def test_it_becomes_ready_when_corrected(corrected: Demo, name: str) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("leaseStore", "container"), "Bad_Container", "spec.leaseStore.container"),
+        (("checkpointStore", "container"), "Bad_Container", "spec.checkpointStore.container"),
         (("sink", "container"), "a--b", "spec.sink.container"),
         (("sink", "roll"), {"maxSeconds": 0}, "spec.sink.roll.maxSeconds"),
         (("eventHub", "authentication"), {}, "exactly one of connectionStringSecretRef and workloadIdentity"),

@@ -23,10 +23,10 @@ def resource_of(name: str, hub: str, prefix: str) -> dict[str, Any]:
     spec = found["spec"]
     spec["eventHub"]["name"] = hub
     spec["eventHub"]["authentication"]["connectionStringSecretRef"]["name"] = "identity-hubs"
-    for part in ("leaseStore", "sink"):
+    for part in ("checkpointStore", "sink"):
         spec[part]["container"] = "identity"
         spec[part]["authentication"]["connectionStringSecretRef"]["name"] = "identity-storage"
-    spec["leaseStore"].pop("prefix", None)
+    spec["checkpointStore"].pop("prefix", None)
     spec["sink"]["prefix"] = prefix
     return found
 

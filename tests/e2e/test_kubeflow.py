@@ -72,7 +72,7 @@ def test_a_batch_is_processed_by_a_driver_and_executors_of_their_own(shop: Spark
 
 
 def test_a_resident_driver_processes_later_batches_and_ends_when_the_spec_has_none(shop: SparkShop) -> None:
-    shop.apply(keepAliveSeconds=600)
+    shop.apply(idleTimeoutSeconds=600)
     shop.publish()
     driver = shop.running("driver")["metadata"]
     shop.until_processed()

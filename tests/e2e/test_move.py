@@ -38,7 +38,7 @@ def served(demo: Demo) -> Iterator[Demo]:
     demo.cluster.run("kubectl", "delete", "namespace", OLD, NEW, "--ignore-not-found")
 
 
-def test_an_open_batch_goes_on_in_another_namespace_and_batches_frozen_before_are_replayed(served: Demo) -> None:
+def test_an_open_batch_goes_on_in_another_namespace_and_batches_frozen_before_are_reprocessed(served: Demo) -> None:
     before = shop_in(served, OLD)
     before.publish()
     first = before.until_processed()
@@ -56,10 +56,10 @@ def test_an_open_batch_goes_on_in_another_namespace_and_batches_frozen_before_ar
     after.publish()
     after.until_processed()
 
-    after.apply(replay={"nonce": "again", "from": 1, "to": both_waves})
-    replay = after.until(
-        lambda: (after.spark().get("replay") or {}).get("state") == "Succeeded" and after.spark()["replay"],
-        "the replay succeeds",
+    after.apply(reprocess={"name": "again", "from": 1, "to": both_waves})
+    reprocess = after.until(
+        lambda: (after.spark().get("reprocess") or {}).get("state") == "Succeeded" and after.spark()["reprocess"],
+        "reprocessing succeeds",
     )
-    assert replay["rows"] == 2 * WAVE, replay
+    assert reprocess["rows"] == 2 * WAVE, reprocess
     assert after.rows() == list(range(after.sent))

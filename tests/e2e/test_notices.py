@@ -159,7 +159,7 @@ def notified(demo: Demo) -> Iterator[Demo]:
     resource = consumer(NAME)
     url = f"http://{RECEIVER}.{demo.cluster.namespace}.svc.cluster.local:{PORT}/files"
     resource["spec"]["sink"] |= {"roll": {"maxEvents": 10, "maxSeconds": 1}, "notices": {"url": url}}
-    resource["spec"]["processing"] = {"maxBatchSize": 5, "prefetch": 100}
+    resource["spec"]["processing"] = {"maxBatchSize": 5, "prefetchCount": 100}
     demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(resource))
     demo.cluster.kubectl("wait", f"pod/{RECEIVER}", "--for=condition=Ready", "--timeout=100s")
     wait_for(demo, NAME, "Ready", "True")

@@ -31,14 +31,14 @@ def apply(demo: Demo, manifest: dict[str, Any]) -> None:
     demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
 
-def wait_replay(demo: Demo, nonce: str) -> dict[str, Any]:
+def wait_replay(demo: Demo, name: str) -> dict[str, Any]:
     """The status of a replay that succeeded."""
 
     def done() -> dict[str, Any]:
         found = demo.cluster.get("eventconsumer", NAME).get("status", {}).get("replay", {})
-        return dict(found) if found.get("nonce") == nonce and found["state"] == "Succeeded" else {}
+        return dict(found) if found.get("name") == name and found["state"] == "Succeeded" else {}
 
-    return until(done, f"replay {nonce} succeeded")
+    return until(done, f"replay {name} succeeded")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def again(demo: Demo) -> Iterator[Demo]:
 
 
 def test_a_replay_runs_once_beside_the_hosts(again: Demo) -> None:
-    apply(again, resource(nonce="one", consumerGroup="replays"))
+    apply(again, resource(name="one", consumerGroup="replays"))
     done = wait_replay(again, "one")
     assert done["events"] == EVENTS
     again.cluster.kubectl("delete", "jobs", "-l", "app.kubernetes.io/component=replay")  # as cleaning up does later
@@ -76,8 +76,8 @@ def test_its_files_are_complete_by_the_auditor_and_the_consumers_own_too(again: 
             "--connection-string-file=/var/run/secrets/eventconsumer.io/sink/connection-string",
             f"--container={NAME}-sink",
             f"--prefix={again.cluster.namespace}/{NAME}/_replays/one",
-            f"--lease-container={NAME}-leasestore",
-            "--lease-prefix=_replays/one/",
+            f"--checkpoint-container={NAME}-checkpointstore",
+            "--checkpoint-prefix=_replays/one/",
             "--consumer-group=replays",
         ],
     ):
@@ -90,12 +90,12 @@ def test_its_files_are_complete_by_the_auditor_and_the_consumers_own_too(again: 
 
 
 @pytest.mark.long
-def test_another_nonce_is_another_replay(again: Demo) -> None:
-    apply(again, resource(nonce="two", consumerGroup="replays", partitions=["1"]))
+def test_another_name_is_another_replay(again: Demo) -> None:
+    apply(again, resource(name="two", consumerGroup="replays", partitions=["1"]))
     assert wait_replay(again, "two")["events"] == EVENTS // 2
 
 
 def test_its_own_group_is_refused(again: Demo) -> None:
     with pytest.raises(DemoError) as refused:
-        apply(again, resource(nonce="three", consumerGroup="$Default"))
+        apply(again, resource(name="three", consumerGroup="$Default"))
     assert "replay.consumerGroup must be another consumer group" in refused.value.detail

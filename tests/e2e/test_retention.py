@@ -21,7 +21,7 @@ PARTITIONS = 2
 EVENTS = 200  # of each partition
 # Many small files.
 ROLL = {"maxEvents": 10, "maxSeconds": 1}
-PROCESSING = {"maxBatchSize": 5, "prefetch": 100}
+PROCESSING = {"maxBatchSize": 5, "prefetchCount": 100}
 
 
 @dataclass(frozen=True)

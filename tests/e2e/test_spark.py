@@ -194,7 +194,7 @@ def test_a_resident_driver_processes_later_batches_and_ends_when_it_is_killed_ou
         found: dict[str, Any] = living[0]["metadata"]
         return found
 
-    shop.apply(keepAliveSeconds=600)
+    shop.apply(idleTimeoutSeconds=600)
     shop.publish()
     first = shop.running("driver")["metadata"]
     shop.until_processed()
@@ -210,7 +210,7 @@ def test_a_resident_driver_processes_later_batches_and_ends_when_it_is_killed_ou
     shop.publish()
     second = shop.running("driver")["metadata"]
     shop.until_processed()
-    shop.apply(keepAliveSeconds=601)
+    shop.apply(idleTimeoutSeconds=601)
     shop.until(lambda: second["name"] not in [pod["metadata"]["name"] for pod in shop.pods("driver")], "it is replaced")
     shop.publish()
     third = shop.running("driver")["metadata"]
@@ -233,7 +233,7 @@ def test_executors_of_a_resident_driver_end_while_it_waits_and_come_back_with_pl
     pod = size | {"nodeSelector": {"kubernetes.io/os": "linux"}, "scratch": {"size": "256Mi"}}
     shop.apply(
         mode="Executors",
-        keepAliveSeconds=600,
+        idleTimeoutSeconds=600,
         driver=pod,
         executor=pod | {"instances": 1},
         application={
@@ -305,13 +305,13 @@ def test_a_quota_that_refuses_the_driver_is_told_and_passes(shop: SparkShop) -> 
 
 @pytest.mark.long
 def test_batches_are_processed_again_into_an_output_of_their_own(shop: SparkShop) -> None:
-    shop.apply(mode="Local", replay={"nonce": "again", "from": 1, "to": 3})
-    replay = shop.until(
-        lambda: (shop.spark().get("replay") or {}).get("state") == "Succeeded" and shop.spark()["replay"],
-        "the replay succeeds",
+    shop.apply(mode="Local", reprocess={"name": "again", "from": 1, "to": 3})
+    reprocess = shop.until(
+        lambda: (shop.spark().get("reprocess") or {}).get("state") == "Succeeded" and shop.spark()["reprocess"],
+        "reprocessing succeeds",
     )
-    again = shop.rows("_replays/again")
-    assert (replay["batches"], replay["rows"]) == (3, len(again)), replay
+    again = shop.rows("_reprocess/again")
+    assert (reprocess["batches"], reprocess["rows"]) == (3, len(again)), reprocess
     assert again == sorted(set(again)) and len(again) >= WAVE
     assert shop.rows() == list(range(shop.sent))
 

@@ -213,7 +213,7 @@ def total(host: HostProcess, name: str, partition: str = "") -> int:
 
 def wait_buffered(host: HostProcess, events: int) -> None:
     """Wait until a host has received so many events."""
-    wait_until(lambda: total(host, "received") >= events, f"{events} events are received: {host.log[-3000:]}")
+    wait_until(lambda: total(host, "received_events") >= events, f"{events} events are received: {host.log[-3000:]}")
 
 
 def wait_owned(host: HostProcess, partitions: int) -> None:

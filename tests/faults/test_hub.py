@@ -106,7 +106,7 @@ def test_18_links_are_detached_and_one_is_frozen(stage: Stage) -> None:
         "com.microsoft:timeout",
     ):
         sent = publish(orders, 100, start=sent)
-        wait_until(lambda sent=sent: total(host, "received") > sent - 200, "events come")  # type: ignore[misc]
+        wait_until(lambda sent=sent: total(host, "received_events") > sent - 200, "events come")  # type: ignore[misc]
         assert stage.emulator.admin.detach(condition, hub=orders.hub, kind="reader") >= 1
         sent = publish(orders, 100, start=sent)
         stage.settled(orders, sent)
@@ -126,7 +126,7 @@ def test_19_events_come_again_are_missing_or_are_gone(stage: Stage) -> None:
     stage.settled(orders, 200)
     assert stage.emulator.admin.redeliver(50, hub=orders.hub) == 2
     publish(orders, 100, start=200)
-    wait_until(lambda: total(first, "dropped") >= 100, "events that came again are dropped and counted")
+    wait_until(lambda: total(first, "duplicate_events") >= 100, "events that came again are dropped and counted")
     stage.settled(orders, 400)
     # Numbers without events, as log compaction leaves them, and as the markers of Kafka's transactions do.
     stage.emulator.admin.skip_numbers(orders.hub, "0", 25)

@@ -57,7 +57,7 @@ def test_12_lease_broken_taken_and_damaged_by_others(stage: Stage) -> None:
         wait_until(lambda: host.owned() == {"1"}, "the host fences itself")
         orders.publish(100, "1", start=250)
         problem = host.problem("LeaseInvalid")
-        assert problem.field == "spec.leaseStore.container"
+        assert problem.field == "spec.checkpointStore.container"
         assert "partition 0" in problem.message
         wait_until(lambda: _checkpoint(orders, "1") == 199, "the other partition goes on")
         foreign.release()
@@ -98,7 +98,7 @@ def test_13_damaged_lease_bodies(stage: Stage) -> None:
     host = orders.host("only")
     wait_until(lambda: _checkpoint(orders, healthy) == 49, f"the healthy partition is drained: {host.log[-2000:]}")
     assert host.owned() <= {healthy, "1"}  # an empty blob may be rebuilt
-    assert host.problem("LeaseInvalid").field == "spec.leaseStore.container"
+    assert host.problem("LeaseInvalid").field == "spec.checkpointStore.container"
     for partition in range(len(DAMAGED)):
         with lease_blob(orders, str(partition)) as blob:
             if str(partition) not in host.owned():

@@ -40,7 +40,7 @@ def test_05_stopped_during_a_put_that_lands_before_the_successors_file(stage: St
     own.release()
     drained = stage.settled(orders, 600)
     assert two.met(commits())[0].replies[0].status == 409
-    assert total(successor, "adopted") == 1
+    assert total(successor, "adopted_files") == 1
     assert drained.epochs["0"] == [1, 2]
     zombie.go_on()
     wait_until(lambda: bool(logged(zombie, "pump closed")), "the zombie halts")
@@ -69,7 +69,7 @@ def test_06_applied_but_the_answer_is_lost(stage: Stage) -> None:
     stage.settled(orders, 1200)
     for fault in lost:
         fault.wait()
-    assert total(host, "adopted") == 0  # the nonce tells that the file is this host's
+    assert total(host, "adopted_files") == 0  # the nonce tells that the file is this host's
     asked = {e.request.headers["x-ms-proposed-lease-id"] for e in proxy.met(lease_calls("acquire", "3"))}
     assert len(proxy.met(lease_calls("acquire", "3"))) >= 2
     assert len(asked) == 1  # the same lease was asked for twice
@@ -107,7 +107,7 @@ def test_07_requests_land_twice(stage: Stage) -> None:
         fault.wait()
     statuses = [[reply.status for reply in exchange.replies] for exchange in proxy.met(commits("1"))]
     assert statuses == [[201, 409], [201, 409]]
-    assert total(host, "adopted") == 0
+    assert total(host, "adopted_files") == 0
     assert_checkpoints_follow_files(proxy.exchanges)
     proxy.add(lease_bodies("0"), twice)
     proxy.add(lease_calls("release"), twice)
@@ -143,7 +143,7 @@ def test_08_two_writers_stage_blocks_for_one_slot(stage: Stage) -> None:
     assert one.met(lists)[0].replies[0].status in (400, 409, 412)
     drained = stage.settled(orders, 24)
     assert drained.epochs["0"][0] == 2
-    assert total(successor, "adopted") == 0
+    assert total(successor, "adopted_files") == 0
     files = slots(orders)
     zombie.go_on()
     wait_until(lambda: bool(logged(zombie, "pump closed")), "the zombie halts")

@@ -79,14 +79,14 @@ def test_09_fences_itself_before_the_lease_expires(stage: Stage) -> None:
 def test_10_storage_is_down(stage: Stage) -> None:
     orders = stage.consumer(
         partitions=4,
-        processing={"maxBatchSize": 20, "prefetch": 20, "maxWaitSeconds": 5, "bufferBytes": 16 * MIB},
+        processing={"maxBatchSize": 20, "prefetchCount": 20, "maxWaitSeconds": 5, "bufferBytes": 16 * MIB},
         roll={"maxBytes": 2 * MIB, "maxSeconds": 1, "maxEvents": 1000},
     )
     proxy = stage.proxy()
     publish(orders, 10)
     host = stage.host(orders, "only", proxy)
     stage.settled(orders, 40)
-    files = total(host, "files")
+    files = total(host, "committed_files")
     usual = _memory(host)
     down = time.monotonic()
     proxy.add(Match(), Down())
@@ -96,7 +96,7 @@ def test_10_storage_is_down(stage: Stage) -> None:
     credit = _credit(orders)
     time.sleep(2)
     assert _credit(orders) <= credit  # none is given
-    assert total(host, "files") == files
+    assert total(host, "committed_files") == files
     host.problem("StorageUnreachable")
     assert host.get("/healthz") == b"ok\n"
     while time.monotonic() < down + 25:
@@ -114,7 +114,7 @@ def test_10_storage_is_down_at_the_end(stage: Stage) -> None:
     orders, proxy = stage.consumer(partitions=2, drainSeconds=8), stage.proxy()
     publish(orders, 100)
     first = stage.host(orders, "first", proxy, roll={"maxBytes": 10**8, "maxSeconds": 600, "maxEvents": 10**6})
-    wait_until(lambda: total(first, "received") == 200, "all is received")
+    wait_until(lambda: total(first, "received_events") == 200, "all is received")
     proxy.add(Match(), Down())
     assert first.terminate(15) == 0
     second = orders.host("second")

@@ -19,7 +19,7 @@ from azure.storage.blob import BlobServiceClient
 from pyspark.sql import SparkSession
 
 from eventconsumer_api.spec.spark import Output
-from eventconsumer_api.wire.batch import BatchJob, BatchManifest, ReplayOf, commit_name, manifest_name
+from eventconsumer_api.wire.batch import BatchJob, BatchManifest, ReprocessOf, commit_name, manifest_name
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_spark.attempt.attempt import Attempt, begin
 from eventconsumer_spark.attempt.shutdown import Ending
@@ -73,7 +73,7 @@ class Stage:
         azurite: The storage.
         local: A folder with a copy of each container, by its name.
         drained: Containers of drained files, by format: Parquet, Avro, Capture.
-        output: Container of Spark's output: folders parquet, parquet_quarantine, delta_replays/again.
+        output: Container of Spark's output: folders parquet, parquet_quarantine, delta_reprocess/again.
         sent: All events as the SDK receives them, in order of partition and number.
         spark: A session with access to the storage.
         host: The account's host in paths of Spark, with its port.
@@ -117,7 +117,7 @@ def build(emulator: EmulatorProcess, azurite: AzuriteProcess, spark: SparkSessio
         emulator,
         azurite,
         table={"maxSeconds": 1},
-        processing={"handler": "picky:Picky", "handlerMode": "Precede", "handlerAttempts": 1, "maxWaitSeconds": 1},
+        processing={"handler": "picky:Picky", "handlerMode": "PassThrough", "handlerAttempts": 1, "maxWaitSeconds": 1},
         # Whatever the machine does: a wave is one file of each partition, and one batch.
         roll={"maxBytes": 1_000_000, "maxSeconds": 600, "maxEvents": PER_PARTITION},
         batches={"trigger": {"files": 2, "ageSeconds": 604_800}},
@@ -139,8 +139,10 @@ def build(emulator: EmulatorProcess, azurite: AzuriteProcess, spark: SparkSessio
         again = _job(stage, parquet, 1, "delta", format="Delta")
         _older(stage, again)
         for number in (1, 2):
-            replay = again.model_copy(update={"number": number, "replay": ReplayOf(nonce="again", first=1, last=2)})
-            _process(stage, replay)
+            reprocess = again.model_copy(
+                update={"number": number, "reprocess": ReprocessOf(name="again", first=1, last=2)}
+            )
+            _process(stage, reprocess)
         ends = {str(p): _start(str(p)) + WAVES * PER_PARTITION for p in range(2)}
         wait_until(lambda: _all_in_files(hosts, ends), f"all is drained: {hosts}")
         wait_until(lambda: _registered(hosts[0]), f"all files are in the table: {hosts[0]}")

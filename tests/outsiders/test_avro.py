@@ -1,4 +1,4 @@
-"""Avro files of the layouts Slots and Capture. Polars 2.1 reads no maps of Avro; it says so."""
+"""Avro files of the layouts SequenceNumber and Capture. Polars 2.1 reads no maps of Avro; it says so."""
 
 import itertools
 from collections.abc import Callable

@@ -57,7 +57,7 @@ def test_the_table_of_hosts_holds_each_event_once(stage: Stage, reader: Reader, 
 
 @every_reader
 def test_the_table_of_the_spark_program_holds_the_committed_batches(stage: Stage, reader: Reader, where: str) -> None:
-    found = in_order(reader(place(stage, stage.output, where), "delta_replays/again"))
+    found = in_order(reader(place(stage, stage.output, where), "delta_reprocess/again"))
     events = texts(stage.of_batches(1, 2))
     fitting = [row | {"body": row["body"].decode()} for row in events if row["body"] != NO_TEXT]
     assert [normal(row) for row in found] == [normal(row) for row in fitting]

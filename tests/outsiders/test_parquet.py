@@ -37,12 +37,12 @@ def test_the_quarantine_has_the_events_that_do_not_fit(stage: Stage, reader: str
 
 def test_an_output_that_an_older_version_began_keeps_the_name_of_its_folders(stage: Stage) -> None:
     """Read as a whole it is hidden; the folder that the commit names is read."""
-    root = stage.local / stage.output / "delta_replays/again_quarantine"
+    root = stage.local / stage.output / "delta_reprocess/again_quarantine"
     assert {folder.name for folder in root.iterdir()} == {"_batch=1", "_batch=2"}
     assert pd.read_parquet(root).empty
-    record = stage.local / stage.drained["Parquet"] / PREFIX / "_batch_replays/again/_commits/0000000002.json"
+    record = stage.local / stage.drained["Parquet"] / PREFIX / "_reprocess/again/_commits/0000000002.json"
     named = BatchCommit.model_validate_json(record.read_text()).quarantine
-    assert named and named.rows_path.endswith("/delta_replays/again_quarantine/_batch=2")
+    assert named and named.rows_path.endswith("/delta_reprocess/again_quarantine/_batch=2")
     assert pd.read_parquet(root / "_batch=2")["body"].tolist() == [NO_TEXT]
 
 

@@ -106,7 +106,7 @@ class Consumer:
                 "shared": stream.checker.shared,
             },
             "startingPosition": {"type": stream.position},
-            "processing": {"maxBatchSize": rng.randint(2, 6), "prefetch": 12, "maxWaitSeconds": 20} | handling,
+            "processing": {"maxBatchSize": rng.randint(2, 6), "prefetchCount": 12, "maxWaitSeconds": 20} | handling,
             "sink": {"container": "drained", "prefix": stream.prefix, "credential": CREDENTIAL},
             "roll": {"maxBytes": 1_000_000, "maxSeconds": rng.randint(1, 5), "maxEvents": rng.randint(3, 9)},
             "batches": {

@@ -45,7 +45,7 @@ from eventconsumer_host.identity.records import (
     until_moved,
 )
 from eventconsumer_host.identity.segments import current
-from eventconsumer_host.lease.layouts import lease_store
+from eventconsumer_host.lease.layouts import checkpoint_store
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.partition.dependencies import PumpDependencies
 from eventconsumer_host.partition.manager import PartitionManager
@@ -220,7 +220,7 @@ class SimHost:
         await self._leases.ensure_container()
         segments = await current(sink, config.sink.prefix, info, times.now())
         info = replace(info, created_at=segments[-1].hub.created_at)
-        store = lease_store(config, info, self._leases, self.machine.time)
+        store = checkpoint_store(config, info, self._leases, self.machine.time)
         chain = await claim_chain(config, segments[0].incarnation, store, sink, times)
         held = Leases(store, self._leases)
         await claim_leases(config, hub, info, chain=chain, leases=held, sink=sink, times=times)
@@ -261,7 +261,7 @@ class SimHost:
         if self._stream.transforms:
             work = replace(work, handler=self._handlers(segments[-1].incarnation))
         chain = chains_of(config, info, segments[-1], sink)
-        store = lease_store(config, info, self._leases, self.machine.time)
+        store = checkpoint_store(config, info, self._leases, self.machine.time)
         manager = self.manager = PartitionManager(work, store, chain, self.news)
         eras = partial(eras_of, config, info, segments, sink)
         known: set[str] = set()

@@ -283,7 +283,7 @@ class World:
             return self._places.get(each.stream.folder) is each.stream
 
         def refused() -> bool:
-            return all(has(each) or each.refused("LeaseStoreInUse") for each in self.consumers)
+            return all(has(each) or each.refused("CheckpointStoreInUse") for each in self.consumers)
 
         self._await("I1", refused, 60, "a consumer does not say that the leases are another's")
         for each in self.consumers:

@@ -26,9 +26,9 @@ class Leases:
     def options(self) -> list[str]:
         """As options of the program."""
         given = [
-            f"--lease-container={self.container}",
-            *([] if self.prefix is None else [f"--lease-prefix={self.prefix}"]),
-            f"--lease-layout={self.layout}",
+            f"--checkpoint-container={self.container}",
+            *([] if self.prefix is None else [f"--checkpoint-prefix={self.prefix}"]),
+            f"--checkpoint-layout={self.layout}",
             f"--consumer-group={self.consumer_group}",
         ]
         return [*given, "--shared-leases"] if self.shared else given

@@ -10,7 +10,7 @@ from docs.generate.pages import ROOT, Block, blocks, pages
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 LEAST = {
     "eventHub": {"name": "orders", "authentication": SECRET},
-    "leaseStore": {"container": "leases", "authentication": SECRET},
+    "checkpointStore": {"container": "leases", "authentication": SECRET},
     "sink": {"container": "drained", "authentication": SECRET},
 }
 """What a part of a spec is put into, to look at the part."""

@@ -63,7 +63,7 @@ def main() -> int:
 def _draw_dashboard(prometheus: Prometheus, began: float) -> None:
     end = time.time()
     first = prometheus.api(
-        "query", query=f"min(min_over_time(timestamp(eventconsumer_leases)[{int(end - began)}s:1s]))"
+        "query", query=f"min(min_over_time(timestamp(eventconsumer_leases_held)[{int(end - began)}s:1s]))"
     )
     begin = float(first["result"][0]["value"][1]) - 5
     step = str(max(1.0, (end - begin) / STEPS))

@@ -53,7 +53,7 @@ class Contested(OperatorError):
 class Refused(OperatorError):
     """The API server rejects an object of the operator (HTTP 400, 422: admission, limits)."""
 
-    reason = Reason.REFUSED
+    reason = Reason.OBJECT_REFUSED
 
 
 class Forbidden(OperatorError):

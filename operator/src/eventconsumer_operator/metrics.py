@@ -23,7 +23,7 @@ RECONCILES = Counter(
     ["result"],
 )
 SECONDS = Histogram(
-    "eventconsumer_operator_reconcile_seconds",
+    "eventconsumer_operator_reconcile_duration_seconds",
     "Duration of a reconcile by result, seconds.",
     ["result"],
     buckets=(0.01, 0.05, 0.1, 0.5, 1, 5, 30, 60),

@@ -126,7 +126,7 @@ def _works(observed: Observed, status: EventConsumerStatus) -> bool:
         return True
     if any(not application_of(each).ended for each in observed.applications):
         return True
-    pods = chain(observed.drivers, observed.executors, observed.batch_replay_pods, observed.replay_pods)
+    pods = chain(observed.drivers, observed.executors, observed.reprocess_pods, observed.replay_pods)
     return any(pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"} for pod in pods)
 
 
@@ -134,6 +134,6 @@ def _manifests(observed: Observed) -> Iterator[Manifest]:
     yield from observed.children.values()
     for found in (
         observed.pods, observed.probes, observed.drivers, observed.executors,
-        observed.batch_replay_pods, observed.replay_pods,
+        observed.reprocess_pods, observed.replay_pods,
     ):  # fmt: skip
         yield from found

@@ -75,7 +75,7 @@ class Code(StrEnum):
     CHAIN_DIFFERS = "ChainDiffers"
     LEASE_RECORD_MISSING = "LeaseRecordMissing"
     LEASE_RECORD_DAMAGED = "LeaseRecordDamaged"
-    LEASE_STORE_IN_USE = "LeaseStoreInUse"
+    CHECKPOINT_STORE_IN_USE = "CheckpointStoreInUse"
     LEASE_OWNER_FOREIGN = "LeaseOwnerForeign"
     OUTPUT_IN_USE = "OutputInUse"
     SEGMENT_WRONG = "SegmentWrong"
@@ -186,15 +186,15 @@ MEANINGS: dict[Code, Meaning] = {
     ),
     Code.LEASE_RECORD_MISSING: _violation("S9", "restart a host: it writes the record if the leases fit the hub"),
     Code.LEASE_RECORD_DAMAGED: _violation("S9", _RESTORE),
-    Code.LEASE_STORE_IN_USE: _violation(
+    Code.CHECKPOINT_STORE_IN_USE: _violation(
         "S9",
-        "remove spec.leaseStore.prefix or set an unused one; "
+        "remove spec.checkpointStore.prefix or set an unused one; "
         "if the chain was moved, run kubectl eventconsumer adopt NAME",
     ),
     Code.LEASE_OWNER_FOREIGN: _violation(
         "S9",
-        "stop the program that holds the lease, or set another spec.leaseStore.prefix; "
-        "set spec.leaseStore.shared: true if both programs share the partitions intentionally",
+        "stop the program that holds the lease, or set another spec.checkpointStore.prefix; "
+        "set spec.checkpointStore.shared: true if both programs share the partitions intentionally",
     ),
     Code.OUTPUT_IN_USE: _violation("S9", "set a different spec.spark.output.path in each EventConsumer"),
     Code.SEGMENT_WRONG: _violation("S9", f"a record of a segment, or the file that ends it, was changed: {_RESTORE}"),

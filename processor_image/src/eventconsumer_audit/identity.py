@@ -180,7 +180,7 @@ class IdentityAudit:
         ]
         if differences:
             text = f"the leases belong to EventConsumer {found.resource}, which drains into {found.sink}: they name "
-            self._find(Code.LEASE_STORE_IN_USE, text + ", ".join(differences), name)
+            self._find(Code.CHECKPOINT_STORE_IN_USE, text + ", ".join(differences), name)
 
     async def check_owners(self, leases: Mapping[str, LeaseFacts], held: Callable[[LeaseFacts], bool]) -> None:
         """Check the owners of the leases, if no other program shares them.

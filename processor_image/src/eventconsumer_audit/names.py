@@ -11,7 +11,7 @@ from datetime import datetime
 _SLOT = re.compile(r"inc=([^/]+)/partition=([^/]+)/from=(\d{20})\.(parquet|avro|json)")
 _GENESIS = re.compile(r"_genesis/([^/]+)/([^/]+)\.json")
 _NUMBERED = re.compile(r"_(batches|commits|attempts)/(\d{10})\.json")
-_BATCH_REPLAY = re.compile(r"_batch_replays/[a-z0-9-]{1,20}/_(commits|attempts)/\d{10}\.json")
+_REPROCESS = re.compile(r"_reprocess/[a-z0-9-]{1,20}/_(commits|attempts)/\d{10}\.json")
 _DEAD_LETTER = re.compile(r"_deadletters/inc=([^/]+)/partition=([^/]+)/seq=(\d{20})\.json")
 _DEAD_LETTER_RECORD = re.compile(
     r"_deadletters/inc=[^/]+/(?:redrive/partition=[^/]+/seq=\d{20}|dropped/\d{8}T\d{6}Z-[0-9a-f]{8})\.json"
@@ -25,7 +25,7 @@ _REPLAY = re.compile(r"_replays/[a-z0-9-]{1,20}/(.+)")
 _TABLE = re.compile(r"(?:[A-Za-z0-9]{1,8}/)?(?:part-[^/]+\.parquet|deletion_vector_[^/]+\.bin)|_change_data/.+")
 _TABLE_LOG = "_delta_log/"
 _OWN_FOLDERS = (
-    "inc=", "_genesis/", "_batches/", "_commits/", "_attempts/", "_batch_replays/", "_deadletters/", "_replays/",
+    "inc=", "_genesis/", "_batches/", "_commits/", "_attempts/", "_reprocess/", "_deadletters/", "_replays/",
     "_segments/",
 )  # fmt: skip
 _SINGLE = frozenset({"_chain.json", "_leader", "_notices.json", "_replay.json", "_retention.json", "_watermark.json"})
@@ -62,8 +62,7 @@ class Known:
 
     Genesis, manifest, commit, claim of an attempt, records of chain and segments, the leader's lease, the watermark,
     the cursors of notices and of retention; requests to pass dead letters again, and records of dropped ones; commits
-    and claims of a replay of batches; all blobs of a replay, which is audited under its own prefix; and the log of a
-    table.
+    and claims of reprocessing; all blobs of a replay, which is audited under its own prefix; and the log of a table.
     """
 
 
@@ -90,7 +89,7 @@ def parse(name: str) -> Name:
     if (
         name.startswith(_TABLE_LOG)
         or name in _SINGLE
-        or any(one.fullmatch(name) for one in (_GENESIS, _SEGMENT, _NUMBERED, _BATCH_REPLAY, _DEAD_LETTER_RECORD))
+        or any(one.fullmatch(name) for one in (_GENESIS, _SEGMENT, _NUMBERED, _REPROCESS, _DEAD_LETTER_RECORD))
     ):
         return _KNOWN
     if found := _DEAD_LETTER.fullmatch(name):

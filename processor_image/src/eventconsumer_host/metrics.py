@@ -105,7 +105,7 @@ def _batches(fleet: FleetReport | None) -> Iterator[Metric]:
     size = _gauge("spark_pending_bytes", "Size of the files in no committed Spark batch, bytes.")
     seconds = _gauge("spark_pending_seconds", "Age of the oldest file in no Spark batch, seconds; 0: none.")
     batch = _gauge(
-        "spark_batch", "Number of the last committed batch (0: none) and of the open batch, if any.", "state"
+        "spark_batch_number", "Number of the last committed batch (0: none) and of the open batch, if any.", "state"
     )
     left_files = _gauge("spark_quarantined_files", "Unprocessable files, over all committed batches.")
     left_rows = _gauge("spark_quarantined_rows", "Unprocessable events of other files, over all committed batches.")
@@ -172,7 +172,7 @@ def _watermark(fleet: FleetReport | None) -> Metric:
         "watermark_timestamp_seconds",
         "Unix time before which all enqueued events, of every partition, are in files, and in committed Spark batches "
         "(leading host only). Absent: unknown.",
-        "of",
+        "stage",
     )
     if fleet and fleet.watermark:
         time.add_metric(["files"], fleet.watermark.files.timestamp())
@@ -190,12 +190,16 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.events = self._counter("events", "Events committed to files by this host.", "partition")
-        self.files = self._counter("files", "Files committed by this host.", "partition")
-        self.bytes = self._counter("bytes", "Bytes of committed files.", "partition")
-        self.received = self._counter("received", "Events received and kept by this host.", "partition")
-        self.dropped = self._counter("dropped", "Events received again and dropped by sequence number.", "partition")
-        self.adopted = self._counter("adopted", "Files of another writer found in a slot and adopted.", "partition")
+        self.events = self._counter("committed_events", "Events committed to files by this host.", "partition")
+        self.files = self._counter("committed_files", "Files committed by this host.", "partition")
+        self.bytes = self._counter("committed_bytes", "Bytes of committed files.", "partition")
+        self.received = self._counter("received_events", "Events received and kept by this host.", "partition")
+        self.duplicates = self._counter(
+            "duplicate_events", "Events received again and dropped by sequence number.", "partition"
+        )
+        self.adopted = self._counter(
+            "adopted_files", "Files of another writer found in a slot and adopted.", "partition"
+        )
         self.gap_events = self._counter(
             "gap_events", "Events that retention removed before they were read.", "partition"
         )
@@ -216,7 +220,7 @@ class Metrics:
         )
         self.undecoded = self._counter("undecoded_events", "Events that could not be decoded.", "partition")
         self.handler_seconds = Histogram(
-            "eventconsumer_handler_seconds",
+            "eventconsumer_handler_duration_seconds",
             "Duration of a call of the handler's process_events, seconds.",
             buckets=(0.001, 0.01, 0.1, 0.5, 1, 5, 30, 120),
             registry=self.registry,
@@ -235,8 +239,8 @@ class Metrics:
             "Messages of the operator about the fleet, by result: accepted, or the cause of the rejection.",
             "result",
         )
-        self.storage_calls = self._counter(
-            "storage_calls", "Storage requests by operation and outcome: ok, or the error.", "operation", "outcome"
+        self.storage_requests = self._counter(
+            "storage_requests", "Storage requests by operation and outcome: ok, or the error.", "operation", "outcome"
         )
         self.notices = self._counter(
             "notices",
@@ -244,12 +248,14 @@ class Metrics:
             "failed.",
             "outcome",
         )
-        self.retention_files = self._counter("retention_files", "Files that this host removed by retention.")
-        self.retention_bytes = self._counter("retention_bytes", "Size of the files that this host removed, bytes.")
+        self.retention_files = self._counter("retention_removed_files", "Files that this host removed by retention.")
+        self.retention_bytes = self._counter(
+            "retention_removed_bytes", "Size of the files that this host removed, bytes."
+        )
         self.buffered = self._gauge(
             "buffered_bytes", "Size of events that are received but not committed, bytes.", "partition"
         )
-        self.leases = self._gauge("leases", "Partition leases held by this host.")
+        self.leases = self._gauge("leases_held", "Partition leases held by this host.")
         self.leader = self._gauge("leader", "1 while this host leads the consumer.")
         self._checkpoints: dict[str, float] = {}
 
@@ -263,7 +269,7 @@ class Metrics:
 
     def observe_storage(self, operation: str, outcome: str) -> None:
         """Count one storage request."""
-        self.storage_calls.labels(operation, outcome).inc()
+        self.storage_requests.labels(operation, outcome).inc()
 
     def text(self) -> bytes:
         """The metrics in the exposition format."""

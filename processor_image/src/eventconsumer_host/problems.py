@@ -29,7 +29,7 @@ from eventconsumer_storage.causes import cause_of
 from eventconsumer_storage.errors import Conflict, Damaged, Refused, StorageError, Unauthorized
 
 HUB = "spec.eventHub"
-LEASES = "spec.leaseStore"
+LEASES = "spec.checkpointStore"
 SINK = "spec.sink"
 HANDLER = "spec.processing.handler"
 _SELF = "<name> -n <namespace>"
@@ -248,13 +248,13 @@ def leases_in_use(container: str, folder: str, found: LeaseRecord, wanted: Lease
     if (found.namespace, found.hub) != (wanted.namespace, wanted.hub):
         return Problem(
             field=f"{LEASES}.prefix",
-            reason=Reason.LEASE_STORE_IN_USE,
+            reason=Reason.CHECKPOINT_STORE_IN_USE,
             message=f"{whose}; this consumer drains Event Hub {wanted.hub} in {wanted.namespace}: remove "
-            "spec.leaseStore.prefix, so that the leases get a separate folder, or set an unused prefix",
+            "spec.checkpointStore.prefix, so that the leases get a separate folder, or set an unused prefix",
         )
     return Problem(
         field=f"{LEASES}.prefix",
-        reason=Reason.LEASE_STORE_IN_USE,
+        reason=Reason.CHECKPOINT_STORE_IN_USE,
         message=f"{whose}; this consumer drains into {wanted.sink}, and checkpoints of other files would skip events: "
         "give it a separate consumer group, or, to move these files, see kubectl eventconsumer adopt",
     )
@@ -273,7 +273,7 @@ def group_in_another_case(container: str, folder: str, group: str, others: Seque
     theirs = " and ".join(f"{start}{other}/" for other in others)
     return Problem(
         field=f"{HUB}.consumerGroup",
-        reason=Reason.LEASE_STORE_IN_USE,
+        reason=Reason.CHECKPOINT_STORE_IN_USE,
         message=f"container {container} has leases of this consumer group at {theirs}, and {group} would begin anew at "
         f"{start}{group}/: Event Hubs compares names of consumer groups without case, storage with case. Create the "
         f"EventConsumer with consumerGroup: {others[0]}, to continue from these leases; or, if no program uses them, "
@@ -291,9 +291,9 @@ def leases_do_not_fit(container: str, folder: str, why: str) -> Problem:
     """
     return Problem(
         field=f"{LEASES}.prefix",
-        reason=Reason.LEASE_STORE_IN_USE,
+        reason=Reason.CHECKPOINT_STORE_IN_USE,
         message=f"the leases at {folder} in container {container} belong to another program and are not taken over: "
-        f"{why}. If they are of another hub, remove spec.leaseStore.prefix or set an unused prefix",
+        f"{why}. If they are of another hub, remove spec.checkpointStore.prefix or set an unused prefix",
     )
 
 
@@ -306,7 +306,7 @@ def leases_ambiguous(container: str, error: LeasesAmbiguous) -> Problem:
     """
     return Problem(
         field=f"{LEASES}.container",
-        reason=Reason.LEASE_STORE_IN_USE,
+        reason=Reason.CHECKPOINT_STORE_IN_USE,
         message=f"container {container}: {error}",
     )
 
@@ -319,7 +319,7 @@ def checkpoint_above_end(partition: str, reached: int, end: int) -> Problem:
         message=f"the checkpoint of partition {partition} is {reached}, but its files end at {end}: events {end + 1} "
         f"to {reached} would be in no file. Set the sequence number in the lease blob to {end}, or delete the blob to "
         "have it rebuilt from the files; if another program that shares the leases processed these events, set "
-        "leaseStore.shared to true",
+        "checkpointStore.shared to true",
     )
 
 

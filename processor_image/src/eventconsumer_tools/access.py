@@ -82,7 +82,7 @@ async def _by_config(stack: AsyncExitStack, path: Path, hub: bool) -> Opened:
     use_proxy(config.proxy)
     service = await _enter(stack, blob_service(config.sink, "spec.sink", insecure, suffixes))
     lease_location = config.leases.location
-    lease_service = await _enter(stack, blob_service(lease_location, "spec.leaseStore", insecure, suffixes))
+    lease_service = await _enter(stack, blob_service(lease_location, "spec.checkpointStore", insecure, suffixes))
     subject = Subject(
         AzureContainer(service, config.sink.container),
         config.sink.prefix,

@@ -44,13 +44,14 @@ StorageApiVersion = Annotated[
 ]
 Container = Annotated[str | None, typer.Option("--container", help="Container of the drained files.")]
 Prefix = Annotated[str | None, typer.Option("--prefix", help="Folder of the files, spec.sink.prefix.")]
-LeaseContainer = Annotated[str | None, typer.Option("--lease-container", help="Container of the leases.")]
+LeaseContainer = Annotated[str | None, typer.Option("--checkpoint-container", help="Container of the leases.")]
 LeasePrefix = Annotated[
-    str | None, typer.Option("--lease-prefix", help="spec.leaseStore.prefix; absent: the default of the layout.")
+    str | None,
+    typer.Option("--checkpoint-prefix", help="spec.checkpointStore.prefix; absent: the default of the layout."),
 ]
-Layout = Annotated[LeaseLayout, typer.Option("--lease-layout", help="spec.leaseStore.layout.")]
+Layout = Annotated[LeaseLayout, typer.Option("--checkpoint-layout", help="spec.checkpointStore.layout.")]
 Group = Annotated[str, typer.Option("--consumer-group", help="spec.eventHub.consumerGroup.")]
 Shared = Annotated[
-    bool, typer.Option("--shared-leases", help="spec.leaseStore.shared: other programs move checkpoints too.")
+    bool, typer.Option("--shared-leases", help="spec.checkpointStore.shared: other programs move checkpoints too.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Apply the plan. Default: only print it.")]

@@ -47,7 +47,9 @@ async def _run(config: Path, options: Options, before: str, yes: bool) -> int:
     with show.progress() as progress:
         async with opened(config, options, hub=False) as found:
             if found.subject.leases is None:
-                raise CommandError("--lease-container is required: only files before the checkpoints may be replaced")
+                raise CommandError(
+                    "--checkpoint-container is required: only files before the checkpoints may be replaced"
+                )
             plan = await prune.plan(found.subject, limit, batches=found.batches, progress=progress)
             if plan.refused:
                 console.print(f"Nothing was changed, because of the audit's result: {plan.audit.summary}")

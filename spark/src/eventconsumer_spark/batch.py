@@ -73,7 +73,7 @@ class Batch:
         Raises:
             ConfigurationError: `spec.spark.batch.inFlight` is above 1.
         """
-        if self.manifest.parallel and not self.job.replay:
+        if self.manifest.parallel and not self.job.reprocess:
             raise ConfigurationError(
                 "merge_delta needs the batches in order, because a later batch updates rows of an earlier one: set "
                 "spec.spark.batch.inFlight: 1"
@@ -113,9 +113,9 @@ class Folders:
         return str(_beside(self.table, "_trial"))
 
 
-def folders(output: AbfsFolder, folder: str, nonce: str = "") -> Folders:
-    """PURE: location of a batch's result in the folder of its name; with `nonce`, of a replay."""
-    table = _beside(output, f"_replays/{nonce}") if nonce else output
+def folders(output: AbfsFolder, folder: str, name: str = "") -> Folders:
+    """PURE: location of a batch's result in the folder of its name; with `name`, of reprocessing."""
+    table = _beside(output, f"_reprocess/{name}") if name else output
     return _below(table, _beside(table, "_quarantine"), folder)
 
 

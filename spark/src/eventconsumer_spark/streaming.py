@@ -8,8 +8,8 @@ Invariant: a batch is committed only when the table has each of its files with e
 says. The checkpoint and Delta's sink guarantee exactly once; the manifest verifies it. So a file that is committed
 after the manifest may be processed early: then its own batch finds it in the table, and it is not processed again. A
 stream over all files has limits, which this program enforces: it cannot exclude a file or process one again (no search
-for poison files, no replay), and it must not read files that were never committed (no layout Capture, whose folders may
-contain such files).
+for unprocessable files, no reprocessing), and it must not read files that were never committed (no layout Capture,
+whose folders may contain such files).
 """
 
 import logging
@@ -59,9 +59,11 @@ def check(batch: Batch) -> None:
     """
     output, remedy = batch.job.output, "or restore the default of spec.spark.application.mainFile"
     if batch.trial:
-        raise ConfigurationError("the streaming program cannot exclude files: set spec.spark.poisonFiles: Fail")
-    if batch.job.replay:
-        raise ConfigurationError(f"the streaming program has no replay: remove spec.spark.replay {remedy}")
+        raise ConfigurationError("the streaming program cannot exclude files: set spec.spark.unprocessableFiles: Fail")
+    if batch.job.reprocess:
+        raise ConfigurationError(
+            f"the streaming program cannot reprocess batches: remove spec.spark.reprocess {remedy}"
+        )
     if batch.manifest.parallel:
         raise ConfigurationError(
             f"the streaming program processes batches in order: set spec.spark.batch.inFlight: 1 {remedy}"

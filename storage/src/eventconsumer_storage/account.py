@@ -62,7 +62,7 @@ def resolve_account(
 
     Args:
         location: The account, container and credential.
-        owner_field: `spec.leaseStore` or `spec.sink`, for messages.
+        owner_field: `spec.checkpointStore` or `spec.sink`, for messages.
         allow_insecure: Whether plain HTTP, and any host, is allowed.
         suffixes: Otherwise, the allowed suffixes of storage accounts.
 

@@ -66,7 +66,7 @@ def read_the_secret(log: str) -> Outcome:
 
 
 def driver_of(shop: SparkShop, **properties: str) -> dict[str, Any]:
-    """The pod of the last driver, for a replay, with other properties, and with the Secret in a variable."""
+    """The pod of the last driver, for reprocessing, with other properties, and with the Secret in a variable."""
     jobs = sorted(shop.applications().values(), key=lambda job: str(job["metadata"]["creationTimestamp"]))
     template: dict[str, Any] = jobs[-1]["spec"]["template"]
     (container,) = template["spec"]["containers"]
@@ -75,9 +75,9 @@ def driver_of(shop: SparkShop, **properties: str) -> dict[str, Any]:
     container["args"][place:place] = flags
     (given,) = (each for each in container["env"] if each["name"] == BATCH_JOB_ENV)
     job = json.loads(given["value"])
-    number, nonce = job["number"], f"again-{len(properties)}-{job['number']}"
-    replay = {"nonce": nonce, "first": number, "last": number}
-    job |= {"replay": replay, "output": job["output"] | {"path": f"{job['output']['path']}_replays/{nonce}"}}
+    number, name = job["number"], f"again-{len(properties)}-{job['number']}"
+    reprocess = {"name": name, "first": number, "last": number}
+    job |= {"reprocess": reprocess, "output": job["output"] | {"path": f"{job['output']['path']}_reprocess/{name}"}}
     given["value"] = json.dumps(job)
     container["env"] = [each for each in container["env"] if each["name"] != BATCH_MANIFEST_ENV]
     container["env"].insert(0, {"name": "APP_PAYROLL", **FROM_SECRET})

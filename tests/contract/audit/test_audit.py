@@ -20,7 +20,7 @@ from eventconsumer_audit.model import AuditReport, TableAudit
 from eventconsumer_audit.read import audit
 from eventconsumer_host.identity.records import Times, claim_chain
 from eventconsumer_host.identity.segments import current
-from eventconsumer_host.lease.layouts import lease_store
+from eventconsumer_host.lease.layouts import checkpoint_store
 from eventconsumer_host.sink.formats import files_of
 from eventconsumer_host.sink.slots import Chain, Draft, incarnation
 from eventconsumer_host.source.batch import EventBatch
@@ -40,7 +40,7 @@ from tests.support.faultproxy import FaultProxy, Match
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 INFO = HubInfo("shop.example", "orders", CREATED, ("0", "1"))
 LAYOUTS: dict[str, dict[str, Any]] = {
-    "parquet": {"format": "Parquet", "layout": "Slots"},
+    "parquet": {"format": "Parquet", "layout": "SequenceNumber"},
     "capture": {"format": "Avro", "layout": "Capture", "emptyFiles": True},
 }
 
@@ -124,7 +124,7 @@ async def commit(chain: Chain, encode: Any, start: int, identity: str) -> None:
 async def claim(store: BlobStore, config: HostConfig) -> str:
     """The identity of the chain, claimed as a host does."""
 
-    leases = lease_store(config, INFO, store, boottime)  # nobody holds any
+    leases = checkpoint_store(config, INFO, store, boottime)  # nobody holds any
     return await claim_chain(config, incarnation(INFO), leases, store, Times(lambda: CREATED, boottime))
 
 

@@ -47,7 +47,7 @@ SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 SETTINGS = Settings(namespaces=("shop",), processor_image="host:1", spark_image="spark:1")
 SPEC: dict[str, Any] = {
     "eventHub": {"name": "orders", "authentication": SECRET},
-    "leaseStore": {"container": "leases", "authentication": SECRET},
+    "checkpointStore": {"container": "leases", "authentication": SECRET},
     "sink": {"container": "drained", "authentication": SECRET},
     "scaling": {"mode": "Fixed", "replicas": 3},
     "spark": {"output": {"path": "abfss://out@shop.dfs.core.windows.net/orders"}},

@@ -56,7 +56,7 @@ OUTPUT = {"path": "abfss://out@shop.dfs.core.windows.net/orders"}
 LONG_LABEL = f"shop.example/{'a' * 60}"
 HANDLER = {"handler": "shop:Shop", "image": "registry.example.com/one"}
 IMAGE, PROGRAM = "spec.processing.image", "spec.spark.application.image"
-SINK, LEASES = "spec.sink.storageAccountUrl", "spec.leaseStore.storageAccountUrl"
+SINK, LEASES = "spec.sink.storageAccountUrl", "spec.checkpointStore.storageAccountUrl"
 HUB, PROXY = "spec.eventHub.fullyQualifiedNamespace", "spec.proxy.url"
 EGRESS, PROGRAM_EGRESS = "spec.processing.egress", "spec.spark.application.egress"
 PLAIN_INPUTS = {
@@ -217,7 +217,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "a hub": spec_with("eventHub.fullyQualifiedNamespace", "Shop.ServiceBus.windows.net"),
     "a URL": spec_with("sink.storageAccountUrl", "https://shop.blob.core.windows.net/"),
     "a secondary endpoint": spec_with("sink.storageAccountUrl", "https://shop-secondary.blob.core.windows.net"),
-    "an account in a zone": spec_with("leaseStore.storageAccountUrl", "https://shop.z12.blob.storage.azure.net"),
+    "an account in a zone": spec_with("checkpointStore.storageAccountUrl", "https://shop.z12.blob.storage.azure.net"),
     "a buffer within the default limit": spec_with("processing.bufferBytes", 568 * MIB),
     "a buffer within a limit": spec_with(
         "pods.resources.limits.memory", "65736Mi", spec_with("processing.bufferBytes", 64 * 2**30)
@@ -242,7 +242,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
             f"spec.{part}.authentication.connectionStringSecretRef.name",
             secret(part, name),
         )
-        for part in ("eventHub", "leaseStore", "sink")
+        for part in ("eventHub", "checkpointStore", "sink")
         for name in ("eventconsumer-fleet-key", "registry", "sh.helm.release.v1.eventconsumer.v1", "other")
     },
     **{
@@ -323,8 +323,8 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "files elsewhere": (SINK, spec_with("sink.storageAccountUrl", "https://evil.example")),
     "files in plain": (SINK, spec_with("sink.storageAccountUrl", "http://shop.blob.core.windows.net")),
     "files on this machine": (SINK, spec_with("sink.storageAccountUrl", "https://localhost:10000/account")),
-    "leases elsewhere": (LEASES, spec_with("leaseStore.storageAccountUrl", "https://10.0.0.1:443")),
-    "leases in plain": (LEASES, spec_with("leaseStore.storageAccountUrl", "http://shop.blob.core.windows.net")),
+    "leases elsewhere": (LEASES, spec_with("checkpointStore.storageAccountUrl", "https://10.0.0.1:443")),
+    "leases in plain": (LEASES, spec_with("checkpointStore.storageAccountUrl", "http://shop.blob.core.windows.net")),
     "output elsewhere": (
         "spec.spark.output.path",
         spec_with("spark", {"output": {"path": "abfss://out@evil.example/x"}}),

@@ -39,7 +39,7 @@ from tests.unit.operator.worlds import SPEC, fleet, report
 
 KINDS = (NETWORK_POLICY, POD_DISRUPTION_BUDGET, CONFIG_MAP, SERVICE, STATEFUL_SET)
 CHILDREN = [(kind, "orders-host") for kind in KINDS] + [(NETWORK_POLICY, "orders-host-ipv6")]
-REPLAY = SPEC | {"replay": {"nonce": "again", "consumerGroup": "replay"}}
+REPLAY = SPEC | {"replay": {"name": "again", "consumerGroup": "replay"}}
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "theirs", "uid": "11111111-0000-0000-0000-000000000000"}
 
 
@@ -176,7 +176,7 @@ async def test_a_child_with_too_much_content_is_named_once(cluster: Cluster, api
         await api.merge(CONFIG_MAP, world.namespace, "orders-host", much | {"metadata": {"ownerReferences": owners}})
         stalled = (await world.reconcile())["Stalled"]
         before = await world.get(CONFIG_MAP)
-        assert (stalled.status, stalled.reason) == ("True", "Refused")
+        assert (stalled.status, stalled.reason) == ("True", "ObjectRefused")
         assert "configmap/orders-host has more content than the operator holds" in stalled.message
         await world.reconcile()
         assert await world.get(CONFIG_MAP) == before

@@ -15,7 +15,7 @@ SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 IDENTITY = {"workloadIdentity": {"clientId": "0000"}}
 GOOD: dict[str, Any] = {
     "eventHub": {"name": "orders", "authentication": SECRET},
-    "leaseStore": {"container": "leases", "authentication": SECRET},
+    "checkpointStore": {"container": "leases", "authentication": SECRET},
     "sink": {"container": "drained", "authentication": SECRET},
     "spark": {"output": {"path": "abfss://out@shop.dfs.core.windows.net/orders"}},
 }
@@ -66,9 +66,9 @@ def test_the_definition_is_structural_and_gives_scalar_defaults_and_columns(clus
 # What is refused without a rule; tests/contract/operator/plan/test_rules.py has the rules.
 REFUSED: dict[str, tuple[str, Any, str]] = {
     "container": ("sink.container", "Has_Capitals", "spec.sink.container"),
-    "container with two hyphens": ("leaseStore.container", "a--b", "spec.leaseStore.container"),
+    "container with two hyphens": ("checkpointStore.container", "a--b", "spec.checkpointStore.container"),
     "no sink": ("sink", None, "spec.sink: Required value"),
-    "lease too short": ("leaseStore.leaseDurationSeconds", 5, "spec.leaseStore.leaseDurationSeconds"),
+    "lease too short": ("checkpointStore.leaseDurationSeconds", 5, "spec.checkpointStore.leaseDurationSeconds"),
     "unknown mode": ("scaling.mode", "Cpu", "spec.scaling.mode"),
     "output not abfs": (
         "spark.output.path",
@@ -113,7 +113,7 @@ ACCOUNT = {"storageAccountUrl": "https://shop.blob.core.windows.net"}
 CHANGEABLE: dict[str, tuple[str, Any, Any]] = {
     "empty prefix is no prefix": ("sink.prefix", None, ""),
     "default group is no group": ("eventHub.consumerGroup", None, "$Default"),
-    "lease prefix": ("leaseStore.prefix", None, "again/"),
+    "lease prefix": ("checkpointStore.prefix", None, "again/"),
     "secret to secret": ("sink.authentication", SECRET, {"connectionStringSecretRef": {"name": "t", "key": "k"}}),
     "secret to identity": (
         "sink",

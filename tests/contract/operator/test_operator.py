@@ -26,7 +26,7 @@ from tests.support.waiting import HANG_SECONDS
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 SPEC: dict[str, Any] = {
     "eventHub": {"name": "orders", "authentication": SECRET},
-    "leaseStore": {"container": "leases", "authentication": SECRET},
+    "checkpointStore": {"container": "leases", "authentication": SECRET},
     "sink": {"container": "drained", "authentication": SECRET},
     "scaling": {"partitionsPerHost": 2},
     "spark": {"output": {"path": "abfss://out@shop.dfs.core.windows.net/orders"}},
@@ -243,7 +243,10 @@ async def test_a_newer_resource_with_the_hub_and_consumer_group_of_another_one_s
     await asyncio.sleep(1.1)  # the API server writes times of creation in whole seconds
     other = {"connectionStringSecretRef": {"name": "other", "key": "k"}}
     hub = {"fullyQualifiedNamespace": "SHOP.servicebus.windows.net", "name": "Orders", "consumerGroup": "$default"}
-    billing = SPEC | {"eventHub": hub | {"authentication": other}, "leaseStore": SPEC["leaseStore"] | {"prefix": "b/"}}
+    billing = SPEC | {
+        "eventHub": hub | {"authentication": other},
+        "checkpointStore": SPEC["checkpointStore"] | {"prefix": "b/"},
+    }
     assert world.cluster.apply(event_consumer("billing", billing, world.namespace)) == ""
 
     async def told(reason: tuple[str, str]) -> Any:

@@ -21,7 +21,7 @@ def resource(demo: Demo) -> Iterator[Cluster]:
     """A resource whose Secret does not exist: its hosts run, report that, and do not affect other consumers."""
     manifest = copy.deepcopy(yaml.safe_load((ROOT / "examples/local.yaml").read_text()))
     manifest["metadata"]["name"] = NAME
-    for part in ("eventHub", "leaseStore", "sink"):
+    for part in ("eventHub", "checkpointStore", "sink"):
         manifest["spec"][part]["authentication"]["connectionStringSecretRef"]["name"] = "nobody-made-this"
     demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
     yield demo.cluster
@@ -56,10 +56,12 @@ def test_hosts_run_on_while_the_operator_is_replaced(resource: Cluster) -> None:
 def test_a_change_of_status_restarts_no_pod_and_a_change_of_spec_does(resource: Cluster) -> None:
     until(lambda: reason(resource) == "SecretKeyMissing")
     before = host_pod(resource)["metadata"]["uid"]
-    resource.kubectl("patch", "eventconsumer", NAME, "--type=merge", "-p", '{"spec":{"processing":{"prefetch":123}}}')
+    resource.kubectl(
+        "patch", "eventconsumer", NAME, "--type=merge", "-p", '{"spec":{"processing":{"prefetchCount": 123}}}'
+    )
     until(lambda: host_pod(resource)["metadata"]["uid"] != before)
     text = resource.get("configmap", f"{NAME}-host")["data"]["config.json"]
-    assert json.loads(text)["processing"]["prefetch"] == 123
+    assert json.loads(text)["processing"]["prefetchCount"] == 123
 
 
 def test_suspending_stops_the_pods_and_resuming_starts_them(resource: Cluster) -> None:

@@ -174,6 +174,6 @@ def test_a_second_campaign_has_consumers_of_its_own(stage: Stage) -> None:
     again.open()
     assert again.statuses() == {name: {} for name in [*stage.consumers, *again.consumers]}
     spark = again.get("eventconsumer", again.consumers[0])["spec"]["spark"]
-    assert (spark["batch"]["inFlight"], spark["keepAliveSeconds"]) == (3, 0)
+    assert (spark["batch"]["inFlight"], spark["idleTimeoutSeconds"]) == (3, 0)
     again.close()
     assert again.statuses().keys() == set(stage.consumers)

@@ -147,15 +147,17 @@ def test_prometheus_scrapes_everything_that_is_documented(prometheus: Prometheus
     def soon(question: Callable[[], object], what: str) -> None:
         wait_until(lambda: bool(question()), what)
 
-    soon(lambda: prometheus.value("sum(eventconsumer_events_total)") == EVENTS, "all events are counted")
-    (rate,) = [text for text in expressions() if text.startswith("sum by") and "eventconsumer_events_total" in text]
+    soon(lambda: prometheus.value("sum(eventconsumer_committed_events_total)") == EVENTS, "all events are counted")
+    (rate,) = [
+        text for text in expressions() if text.startswith("sum by") and "eventconsumer_committed_events_total" in text
+    ]
     shown = prometheus.value(filled(rate))
     assert shown == pytest.approx(EVENTS / 60), "what a new series begins with is drawn, too"
     soon(lambda: prometheus.value("sum(eventconsumer_lease_epoch) > 1"), "leases")
     soon(
         lambda: prometheus.value("count(time() - eventconsumer_checkpoint_timestamp_seconds < 600)") == 2, "checkpoints"
     )
-    soon(lambda: prometheus.value('eventconsumer_storage_calls_total{outcome="ok"} > 0'), "storage")
+    soon(lambda: prometheus.value('eventconsumer_storage_requests_total{outcome="ok"} > 0'), "storage")
     soon(
         lambda: prometheus.value('eventconsumer_resource_condition{name="orders",type="Ready",status="False"}') == 1,
         "the resource's condition",

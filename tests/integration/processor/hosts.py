@@ -161,9 +161,9 @@ class Consumer:
         self.config: dict[str, Any] = {
             "resource": {"namespace": "shop", "name": "orders", "uid": "uid-1"},
             "eventHub": {"consumerGroup": "$Default", "credential": self._secret("eventHub", self.hub_secret)},
-            "leases": {"location": self._location("leaseStore", self.leases, ""), "durationSeconds": 15},
+            "leases": {"location": self._location("checkpointStore", self.leases, ""), "durationSeconds": 15},
             "startingPosition": {"type": "Earliest"},
-            "processing": {"maxBatchSize": 300, "prefetch": 3000, "maxWaitSeconds": 5},
+            "processing": {"maxBatchSize": 300, "prefetchCount": 3000, "maxWaitSeconds": 5},
             "sink": self._location("sink", self.drained, "shop/orders"),
             "roll": {"maxBytes": 1_000_000, "maxSeconds": 1, "maxEvents": 100_000},
             "batches": None,

@@ -40,7 +40,7 @@ def test_silent_servers_are_reported(consumer: MakeConsumer, azurite: AzuritePro
         host.problem("EventHubUnreachable")
         host.problem("StorageUnreachable")
         assert {problem.field for problem in host.report().problems} == {
-            f"spec.{part}.authentication.connectionStringSecretRef" for part in ("eventHub", "leaseStore", "sink")
+            f"spec.{part}.authentication.connectionStringSecretRef" for part in ("eventHub", "checkpointStore", "sink")
         }
         assert_well(host)
 
@@ -50,7 +50,7 @@ def test_plain_endpoints_need_the_administrators_flag(consumer: MakeConsumer) ->
     host = orders.host(allowInsecureEndpoints=False)
     host.problem("InsecureEndpoint")
     fields = {problem.field.split(".")[1] for problem in host.report().problems}
-    assert fields == {"eventHub", "leaseStore", "sink"}
+    assert fields == {"eventHub", "checkpointStore", "sink"}
     assert_well(host)
 
 

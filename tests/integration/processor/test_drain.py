@@ -28,12 +28,12 @@ def wait_drained(consumer: Consumer, sent: int) -> None:
     assert_exactly_once(drained, consumer.heads(), sent)
 
 
-@pytest.mark.parametrize(("source", "connections"), [("Amqp", 1), ("Sdk", 4)])
+@pytest.mark.parametrize(("source", "connections"), [("BuiltIn", 1), ("AzureSdk", 4)])
 def test_one_host_drains_every_partition_with_either_receiver(
     consumer: MakeConsumer, source: str, connections: int
 ) -> None:
     orders = consumer(partitions=4)
-    orders.config["processing"]["source"] = source
+    orders.config["processing"]["client"] = source
     orders.publish(2000)
     host = orders.host()
     wait_drained(orders, 2000)
@@ -41,7 +41,7 @@ def test_one_host_drains_every_partition_with_either_receiver(
     wait_drained(orders, 2500)
     assert len({link["connection"] for link in orders.emulator.admin.links(kind="reader")}) == connections
     assert host.get("/healthz") == b"ok\n"
-    assert b'eventconsumer_files_total{partition="0"}' in host.get("/metrics")
+    assert b'eventconsumer_committed_files_total{partition="0"}' in host.get("/metrics")
     assert host.terminate() == 0
     assert "Traceback" not in host.log
 
@@ -64,7 +64,7 @@ def test_sigterm_hands_partitions_over_with_nothing_lost_or_doubled(consumer: Ma
     orders = consumer(partitions=4, roll={"maxBytes": 100_000_000, "maxSeconds": 600, "maxEvents": 1_000_000})
     orders.publish(1000)
     first = orders.host("orders-host-0")
-    received = [b"", b"eventconsumer_received_total"]
+    received = [b"", b"eventconsumer_received_events_total"]
     wait_until(lambda: received[1] in first.get("/metrics"), "events are buffered")
     wait_until(lambda: _total(first.get("/metrics"), "received") == 1000, "all events are buffered")
     assert first.report().partitions[0].files == 0

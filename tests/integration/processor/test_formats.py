@@ -130,7 +130,7 @@ def test_capture_files_survive_a_killed_host_and_idle_windows_get_empty_files(
     first = orders.host("orders-host-0")
     wait_drained(orders)
     orders.publish(2000, start=2000)
-    wait_until(lambda: b"eventconsumer_received_total" in first.get("/metrics"), "it receives")
+    wait_until(lambda: b"eventconsumer_received_events_total" in first.get("/metrics"), "it receives")
     first.kill()
     second = orders.host("orders-host-1")
     files = wait_drained(orders)

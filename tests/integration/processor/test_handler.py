@@ -1,5 +1,5 @@
-"""User code on a real host: before, in place of and without files, poison events, an outage, kills, a bad name; and the
-example with a service of its own.
+"""User code on a real host: before, in place of and without files, failing events, an outage, kills, a bad name; and
+the example with a service of its own.
 """
 
 import io
@@ -26,7 +26,7 @@ from tests.support.waiting import wait_until
 
 EXAMPLES = Path(__file__).parents[3] / "processor_image/examples/handler"
 USER_CODE = Path(__file__).parent / "user_code"
-BASE = {"maxBatchSize": 20, "prefetch": 300, "maxWaitSeconds": 5, "handlerAttempts": 2}
+BASE = {"maxBatchSize": 20, "prefetchCount": 300, "maxWaitSeconds": 5, "handlerAttempts": 2}
 
 
 def with_code(monkeypatch: pytest.MonkeyPatch, app: Path) -> None:
@@ -90,12 +90,12 @@ def wait_logged(host: HostProcess, met: Callable[[], bool], what: str) -> None:
         raise AssertionError(f"{error}; log: {host.log[-4000:]}") from None
 
 
-def test_precede_a_poison_event_is_a_dead_letter_and_in_the_files_with_the_order_kept(
+def test_pass_through_a_failing_event_is_a_dead_letter_and_in_the_files_with_the_order_kept(
     consumer: MakeConsumer, notes: Path
 ) -> None:
     """What the handler needs is down at first: everything waits for it, and no event is blamed."""
     (notes / "down").touch()
-    orders = consumer(partitions=1, processing=recording(mode="Precede"))
+    orders = consumer(partitions=1, processing=recording(mode="PassThrough"))
     for number in range(30):
         orders.emulator.admin.put_event("orders", "0", b"poison" if number in {4, 17} else b"%d|" % number)
     host = orders.host()
@@ -122,7 +122,7 @@ def test_precede_a_poison_event_is_a_dead_letter_and_in_the_files_with_the_order
 
 @pytest.mark.parametrize(
     "files",
-    [{"format": "Parquet", "layout": "Slots"}, {"format": "Avro", "layout": "Capture"}],
+    [{"format": "Parquet", "layout": "SequenceNumber"}, {"format": "Avro", "layout": "Capture"}],
     ids=["Parquet", "Capture"],
 )
 def test_transform_the_example_masks_and_drops_events_exactly_once_under_kills(
@@ -249,7 +249,7 @@ def test_a_dead_letter_that_is_redriven_reaches_the_corrected_handler_although_h
     consumer: MakeConsumer, notes: Path
 ) -> None:
     """The first host is killed in the call; the second one passes the event again, and removes the letter."""
-    orders = consumer(partitions=1, processing=recording(mode="Precede"))
+    orders = consumer(partitions=1, processing=recording(mode="PassThrough"))
     for number in range(30):
         orders.emulator.admin.put_event("orders", "0", b"poison" if number in {4, 17, 20} else b"%d|" % number)
     first = orders.host("orders-host-0")

@@ -63,9 +63,9 @@ def test_leases_of_another_consumer_are_not_touched(consumer: MakeConsumer) -> N
     caught_up(orders, first)
     assert first.terminate() == 0
     before = etags(orders, orders.leases)
-    problem = billing.host("billing-host-0").problem("LeaseStoreInUse")
-    assert problem.field == "spec.leaseStore.prefix"
-    assert "shop/orders" in problem.message and "remove spec.leaseStore.prefix" in problem.message
+    problem = billing.host("billing-host-0").problem("CheckpointStoreInUse")
+    assert problem.field == "spec.checkpointStore.prefix"
+    assert "shop/orders" in problem.message and "remove spec.checkpointStore.prefix" in problem.message
     assert etags(orders, orders.leases) == before
 
 
@@ -116,7 +116,7 @@ def test_leases_without_a_record_that_do_not_fit_the_hub_are_not_touched(
             if held:
                 BlobLeaseClient(blob, body["Token"]).acquire(60)
     before = etags(orders, orders.leases)
-    problem = billing.host("billing-host-0").problem("LeaseStoreInUse")
+    problem = billing.host("billing-host-0").problem("CheckpointStoreInUse")
     assert why in problem.message
     assert etags(orders, orders.leases) == before
 
@@ -129,12 +129,12 @@ def test_a_consumer_group_in_another_case_is_the_same_group(consumer: MakeConsum
     orders.publish(10)
     first = orders.host("orders-host-0")
     caught_up(orders, first)
-    problem = billing.host("billing-host-0").problem("LeaseStoreInUse")
+    problem = billing.host("billing-host-0").problem("CheckpointStoreInUse")
     assert "belong to EventConsumer shop/orders" in problem.message and "group $Default" in problem.message
     with orders.container(orders.leases) as client:
         assert {blob.name for blob in client.list_blobs()} == {"$Default/0", "$default~identity.json"}
         client.delete_blob("$default~identity.json")  # only leases, as of an EventProcessorHost
-    problem = billing.host("billing-host-1").problem("LeaseStoreInUse")
+    problem = billing.host("billing-host-1").problem("CheckpointStoreInUse")
     assert problem.field == "spec.eventHub.consumerGroup"
     assert "at $Default/, and $default would begin anew at $default/" in problem.message
 

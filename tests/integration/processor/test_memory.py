@@ -31,7 +31,7 @@ def memory(host: HostProcess, kind: str) -> int:
 def test_largest_events_on_32_partitions(consumer: MakeConsumer, arriving: bool) -> None:
     orders = consumer(
         partitions=PARTITIONS,
-        processing={"maxBatchSize": 300, "prefetch": 3000, "maxWaitSeconds": 5, "bufferBytes": BUFFER_BYTES},
+        processing={"maxBatchSize": 300, "prefetchCount": 3000, "maxWaitSeconds": 5, "bufferBytes": BUFFER_BYTES},
         roll={"maxBytes": 100 * MIB, "maxSeconds": 600, "maxEvents": 10**6},
     )
     host = orders.host("idle")

@@ -81,7 +81,7 @@ def consumer_of(
 
 
 @pytest.mark.parametrize("proxy", [True], indirect=True)
-@pytest.mark.parametrize("source", ["Amqp", "Sdk"])
+@pytest.mark.parametrize("client", ["BuiltIn", "AzureSdk"])
 def test_a_host_drains_through_a_proxy_that_requires_a_password(
     secured: tuple[SecuredEmulator, AzuriteProcess],
     certificate: tuple[Path, Path, list[str]],
@@ -92,7 +92,7 @@ def test_a_host_drains_through_a_proxy_that_requires_a_password(
 ) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate[0]))
     orders, environment = consumer_of(secured, certificate, tmp_path)
-    orders.config["processing"]["source"] = source
+    orders.config["processing"]["client"] = source
     secret = tmp_path / "proxy-secret"
     orders.config["proxy"] = {
         "url": proxy.url,

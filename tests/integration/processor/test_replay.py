@@ -25,7 +25,7 @@ def replay(orders: Consumer, name: str, **changes: Any) -> HostProcess:
         eventHub=config["eventHub"] | {"consumerGroup": GROUP},
         leases=leases | {"location": leases["location"] | {"prefix": "_replays/first/"}},
         sink=sink | {"prefix": FOLDER},
-        **({"replay": {"nonce": "first"}} | changes),
+        **({"replay": {"name": "first"}} | changes),
     )
 
 
@@ -72,7 +72,7 @@ def test_a_replay_is_complete_though_it_is_killed_and_leaves_the_consumer_alone(
         azurite, orders.drained, FOLDER, Leases(orders.leases, prefix="_replays/first/", consumer_group=GROUP)
     )
     assert report["exitCode"] == 0, report["findings"]
-    third = replay(orders, "replay-2")  # the same nonce: nothing is left to do
+    third = replay(orders, "replay-2")  # the same name: nothing is left to do
     assert third.process.wait(60) == 0
     assert json.loads(third.log.splitlines()[-2])["events"] == sent
     assert_exactly_once(folder(orders, FOLDER), heads, sent)
@@ -96,7 +96,7 @@ def test_a_replay_from_a_time_to_a_time_of_some_partitions(consumer: MakeConsume
     done = replay(
         orders,
         "replay-0",
-        replay={"nonce": "first", "to": times[2], "partitions": ["1", "3"]},
+        replay={"name": "first", "to": times[2], "partitions": ["1", "3"]},
         startingPosition={"type": "EnqueuedTime", "enqueuedTime": times[1]},
     )
     assert done.process.wait(60) == 0, done.log[-3000:]

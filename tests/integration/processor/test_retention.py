@@ -12,7 +12,7 @@ from tests.support.waiting import wait_until
 CURSOR = "shop/orders/_retention.json"
 KILLS = 3
 EVENTS = 600
-SMALL = {"maxBatchSize": 5, "prefetch": 100, "maxWaitSeconds": 5}  # many small files
+SMALL = {"maxBatchSize": 5, "prefetchCount": 100, "maxWaitSeconds": 5}  # many small files
 
 
 def files(orders: Consumer) -> dict[str, list[tuple[int, bool]]]:

@@ -164,10 +164,10 @@ def test_every_starting_position(consumer: MakeConsumer) -> None:
     assert rows == {partition: list(range(start, 65)) for partition, start in starts.items()}
 
 
-@pytest.mark.parametrize("source", ["Amqp", "Sdk"])  # the SDK does not tell the time of the hub
+@pytest.mark.parametrize("client", ["BuiltIn", "AzureSdk"])  # the SDK does not tell the time of the hub
 def test_events_before_a_starting_time_in_the_future_are_skipped(consumer: MakeConsumer, source: str) -> None:
     orders = consumer(partitions=1)
-    orders.config["processing"]["source"] = source
+    orders.config["processing"]["client"] = source
     publish(orders, 30)
     when = datetime.now(UTC) + timedelta(seconds=3)
     orders.config["startingPosition"] = {"type": "EnqueuedTime", "enqueuedTime": when.isoformat()}

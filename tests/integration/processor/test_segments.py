@@ -130,7 +130,7 @@ def test_a_failover_that_lost_events_is_not_read_across_until_it_is_accepted(con
     orders.publish(10, "0", start=2050)
     orders.publish(10, "1", start=1110)
     reached(orders, again, "0", "1")
-    assert not {problem.reason for problem in again.report().problems} & {"HubDiverged", "LeaseStoreInUse"}
+    assert not {problem.reason for problem in again.report().problems} & {"HubDiverged", "CheckpointStoreInUse"}
     assert gap_events(again) == 10
     assert drained(orders, first.incarnation, "0") == [(number, number) for number in range(200)]
     assert drained(orders, second.incarnation, "0") == [(number, 2000 + number - 170) for number in range(180, 230)]

@@ -129,10 +129,10 @@ def test_check_tells_what_is_wrong(consumer: MakeConsumer) -> None:
         ("consumer-group", True),
         ("hub-unchanged", True),
         ("chain-identity", True),
-        ("lease-identity", True),
-        ("lease-credential", True),
-        ("lease-container", True),
-        ("lease-writable", None),
+        ("checkpoint-identity", True),
+        ("checkpoint-credential", True),
+        ("checkpoint-container", True),
+        ("checkpoint-writable", None),
         ("sink-credential", True),
         ("sink-container", True),
         ("sink-writable", None),
@@ -142,7 +142,7 @@ def test_check_tells_what_is_wrong(consumer: MakeConsumer) -> None:
         leases.create_container()
         sink.create_container()
         checks = {one["check"]: one["ok"] for one in document(orders, "check")["checks"]}
-        assert set(checks.values()) == {True} and "lease-account" in checks
+        assert set(checks.values()) == {True} and "checkpoint-account" in checks
         assert [*leases.list_blobs(), *sink.list_blobs()] == []
     orders.config["processing"] |= {"handler": "shop:Shop"}
     orders.config["notices"] = {"url": "http://127.0.0.1:9/files"}

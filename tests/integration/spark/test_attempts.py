@@ -15,11 +15,11 @@ from eventconsumer_api.wire.batch import (
     BatchClaim,
     BatchCommit,
     BatchJob,
-    KeepAlive,
-    ReplayOf,
+    ReprocessOf,
+    ResidentLimits,
     attempt_name,
     commit_name,
-    replay_prefix,
+    reprocess_prefix,
 )
 from eventconsumer_host.batch.log import BatchLog, BatchState
 from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
@@ -53,7 +53,7 @@ def test_files_that_cannot_be_processed_are_left_out_and_named(
     damaged = drained.damage(1)
     job = drained.freeze()
 
-    ended = driver(job.model_copy(update={"search_poison": True}), PROGRAMS, env={"WAY": "fail_on_one"})
+    ended = driver(job.model_copy(update={"search_unprocessable": True}), PROGRAMS, env={"WAY": "fail_on_one"})
     assert ended.returncode == 0, ended.stdout
     record = committed(drained)
     quarantine = record.quarantine
@@ -103,7 +103,7 @@ def test_what_one_attempt_left_out_the_next_leaves_out(drained: DrainedBatch, dr
 def test_fault_of_the_program_is_no_fault_of_the_files(drained: DrainedBatch, driver: Driver) -> None:
     for first in (0, 10):
         drained.slot("0", first, 10)
-    job = drained.freeze().model_copy(update={"search_poison": True})
+    job = drained.freeze().model_copy(update={"search_unprocessable": True})
     ended = driver(job, PROGRAMS, env={"WAY": "fail_always"})
     assert ended.returncode == 1, ended.stdout
     assert "every file of batch 1 fails alone" in ended.stdout
@@ -156,13 +156,13 @@ def test_program_with_a_session_of_its_own(drained: DrainedBatch, driver: Driver
     drained.slot("0", 0, 40)
     drained.slot("0", 40, 40)
     damaged = drained.damage(1)
-    job = drained.freeze().model_copy(update={"search_poison": True})
+    job = drained.freeze().model_copy(update={"search_unprocessable": True})
 
     drained.files.clear()
     drained.slot("0", 80, 40)
     drained.freeze(2)
 
-    ended = driver(job.model_copy(update={"keep_alive": KeepAlive(seconds=1, max_bytes=1024**2)}), OWN_SESSION)
+    ended = driver(job.model_copy(update={"resident": ResidentLimits(seconds=1, max_bytes=1024**2)}), OWN_SESSION)
     assert ended.returncode == 0, ended.stdout
     assert "COMMITTED 1" in ended.stdout
     assert "COMMITTED 2" in ended.stdout
@@ -175,7 +175,9 @@ def test_program_with_a_session_of_its_own(drained: DrainedBatch, driver: Driver
 
 
 @pytest.mark.long
-def test_replay_goes_on_where_it_stopped(drained: DrainedBatch, driver: Driver, service: BlobServiceClient) -> None:
+def test_reprocessing_goes_on_where_it_stopped(
+    drained: DrainedBatch, driver: Driver, service: BlobServiceClient
+) -> None:
     jobs = []
     for number in (1, 2, 3):
         drained.files = []
@@ -185,29 +187,29 @@ def test_replay_goes_on_where_it_stopped(drained: DrainedBatch, driver: Driver, 
         original = f'{{"number": {number}, "committedAt": "2026-01-01T00:00:00Z", "application": "a", "attempt": "x", '
         original += '"output": "o", "files": 1, "rowsRead": 1, "rowsWritten": 1, "seconds": 1}'
         drained.container.upload_blob(commit_name(PREFIX, number), original)
-    replay = ReplayOf(nonce="again", first=1, last=3)
+    reprocess = ReprocessOf(name="again", first=1, last=3)
     # The resource was deleted and applied again after they were frozen.
-    job = jobs[0].model_copy(update={"replay": replay, "application": "orders-replay", "resource": MOVED})
+    job = jobs[0].model_copy(update={"reprocess": reprocess, "application": "orders-reprocess", "resource": MOVED})
 
     ended = driver(job, PROGRAMS, env={"WAY": "copy"})
     assert ended.returncode == 1
-    assert "spec.spark.replay.to: batch 3 is not committed" in ended.stdout
+    assert "spec.spark.reprocess.to: batch 3 is not committed" in ended.stdout
 
-    prefix = replay_prefix(PREFIX, "again")
-    one = job.model_copy(update={"replay": ReplayOf(nonce="again", first=1, last=1)})
+    prefix = reprocess_prefix(PREFIX, "again")
+    one = job.model_copy(update={"reprocess": ReprocessOf(name="again", first=1, last=1)})
     assert driver(one, PROGRAMS, env={"WAY": "copy"}).returncode == 0
     first = committed(drained, 1, prefix)
-    both = job.model_copy(update={"replay": ReplayOf(nonce="again", first=1, last=2)})
+    both = job.model_copy(update={"reprocess": ReprocessOf(name="again", first=1, last=2)})
     ended = driver(both, PROGRAMS, env={"WAY": "copy"})
     assert ended.returncode == 0, ended.stdout
-    assert "batch 1 was committed by orders-replay" in ended.stdout
+    assert "batch 1 was committed by orders-reprocess" in ended.stdout
     assert committed(drained, 1, prefix) == first
     second = committed(drained, 2, prefix)
     assert second.totals.rows_written == 30
-    assert second.output == f"{job.output.path}_replays/again/batch=2"
+    assert second.output == f"{job.output.path}_reprocess/again/batch=2"
     # The consumer's own output has a record of its chain, and nothing else changed.
     output = service.get_container_client(f"{job.sink.container}-out")
-    others = {blob.name for blob in output.list_blobs() if not blob.name.startswith("results_replays")}
+    others = {blob.name for blob in output.list_blobs() if not blob.name.startswith("results_reprocess")}
     assert others == {"results/_eventconsumer.json"}
     assert committed(drained, 2).attempt == "x"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.storage.blob import AccountSasPermissions, BlobLeaseClient, ResourceTypes, Services, generate_account_sas
 
-from eventconsumer_api.wire.batch import BatchCommit, BatchJob, KeepAlive, attempt_name, commit_name
+from eventconsumer_api.wire.batch import BatchCommit, BatchJob, ResidentLimits, attempt_name, commit_name
 from eventconsumer_spark import Batch
 from eventconsumer_spark.errors import FilesChangedError, ManifestError
 from eventconsumer_spark.program.process import process
@@ -59,7 +59,7 @@ def test_batch_is_processed_once_and_its_commit_stays(drained: DrainedBatch, dri
     assert drained.commit() == commit
 
     # Committed: nothing is done, nothing is overwritten; a resident driver goes on to the next batch until it is idle.
-    process(job.model_copy(update={"keep_alive": KeepAlive(seconds=1, max_bytes=0)}), never, {})
+    process(job.model_copy(update={"resident": ResidentLimits(seconds=1, max_bytes=0)}), never, {})
     assert drained.commit() == commit
 
 

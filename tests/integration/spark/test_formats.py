@@ -127,7 +127,7 @@ def plain(frame: DataFrame) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     "name",
     ["shop/orders/inc=1/partition=7/from=00000000000000000000.avro", "shop/ns/hub/7/2026/01/02/03/04/05.avro"],
-    ids=["Slots", "Capture"],
+    ids=["SequenceNumber", "Capture"],
 )
 def test_an_event_reads_the_same_from_either_format(
     name: str, spark: SparkSession, place: AbfsFolder, service: BlobServiceClient

@@ -9,7 +9,7 @@ from azure.storage.blob import BlobServiceClient, ContainerClient
 from deltalake import DeltaTable
 
 from eventconsumer_api.spec.spark import Output, OutputFormat
-from eventconsumer_api.wire.batch import BatchJob, ReplayOf
+from eventconsumer_api.wire.batch import BatchJob, ReprocessOf
 from eventconsumer_api.wire.host_config import ResourceRef
 from eventconsumer_api.wire.identity import BatchFolder, OutputRecord
 from eventconsumer_spark import Batch, WriteResult
@@ -70,13 +70,13 @@ def test_an_output_belongs_to_the_chain_that_claimed_it_first(
     assert (record.chain, record.sink, record.resource) == (CHAIN, sink, RESOURCE.path)
     assert claim(job) == record and record.batch_folder is BatchFolder.VISIBLE
 
-    # The same chain: after the resource was applied again elsewhere, and in a replay.
+    # The same chain: after the resource was applied again elsewhere, and in reprocessing.
     claim(job.model_copy(update={"resource": MOVED}))
-    replay = ReplayOf(nonce="again", first=1, last=1)
-    claim(job.model_copy(update={"replay": replay}))
+    reprocess = ReprocessOf(name="again", first=1, last=1)
+    claim(job.model_copy(update={"reprocess": reprocess}))
 
     other = billing_job(billing, job.output.model_copy(update={"path": f"{job.output.path}/"}))
-    for refused in (other, other.model_copy(update={"replay": replay})):
+    for refused in (other, other.model_copy(update={"reprocess": reprocess})):
         with pytest.raises(ConfigurationError) as raised:
             claim(refused)
         message = str(raised.value)

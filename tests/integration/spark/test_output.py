@@ -30,8 +30,8 @@ def test_a_delta_table_has_each_batch_once_however_often_it_is_tried(consumer: C
     table = consumer.spark.read.format("delta").load(second.output.path)
     assert table.columns == consumer.batch(second).events.columns
     assert table.where("sequence_number = 45 and partition_id = '0'").first()["body"] == b"body 45"
-    # A replay has a table and a transaction of its own.
-    again = replace(consumer.batch(first), table=f"{first.output.path}_replays/x", transaction=f"{first.chain}/x")
+    # Reprocessing has a table and a transaction of its own.
+    again = replace(consumer.batch(first), table=f"{first.output.path}_reprocess/x", transaction=f"{first.chain}/x")
     assert write_batch(again) == WriteResult(60, 0)
     assert len(consumer.table(second)) == 90
 

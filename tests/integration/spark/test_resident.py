@@ -9,7 +9,7 @@ import pytest
 from azure.storage.blob import ContainerClient
 from deltalake import DeltaTable
 
-from eventconsumer_api.wire.batch import BatchCommit, BatchJob, KeepAlive, attempt_name, commit_name
+from eventconsumer_api.wire.batch import BatchCommit, BatchJob, ResidentLimits, attempt_name, commit_name
 from tests.integration.spark.conftest import Driver, Launch
 from tests.integration.spark.drained import PREFIX, DrainedBatch
 from tests.integration.spark.drivers import ROOT, until
@@ -19,14 +19,14 @@ from tests.support.faultproxy import Action, FaultProxy, Match
 from tests.support.waiting import HANG_SECONDS, wait_until
 
 PROGRAMS, SHIPPED = Path(__file__).with_name("programs.py"), ROOT / "spark/src/eventconsumer_spark/job.py"
-LIMITS = KeepAlive(seconds=600, max_bytes=1024**2)
+LIMITS = ResidentLimits(seconds=600, max_bytes=1024**2)
 
 
 def freeze(drained: DrainedBatch, number: int, events: int = 10) -> BatchJob:
     """Drain and freeze a batch; the job stays for the next ones."""
     drained.files.clear()
     drained.slot("0", 1000 * number, events)
-    return drained.freeze(number).model_copy(update={"keep_alive": LIMITS})
+    return drained.freeze(number).model_copy(update={"resident": LIMITS})
 
 
 def committed(drained: DrainedBatch, number: int) -> BatchCommit:
@@ -173,7 +173,7 @@ def test_driver_killed_in_a_later_batch_loses_and_repeats_nothing(
     freeze(drained, 4, events=20_000)
     # As the operator starts it: the first attempt at batch 2. It leaves batch 4 to a driver with executors.
     limits = LIMITS.model_copy(update={"max_bytes": 100_000})
-    ended = driver(second.model_copy(update={"keep_alive": limits}), PROGRAMS, env={"WAY": "append"})
+    ended = driver(second.model_copy(update={"resident": limits}), PROGRAMS, env={"WAY": "append"})
     assert ended.returncode == 0, ended.stdout
     assert committed(drained, 3).totals.rows_written == 30
     assert table(job, azurite) == numbers(1, 2, 3)

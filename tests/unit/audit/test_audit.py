@@ -287,9 +287,9 @@ HARMLESS: list[tuple[str, Change, Code | None, int]] = [
     ("another file", file(40, [40]), None, 0),
     ("the claim of an attempt", put("_attempts/0000000002.json", {}), None, 0),
     ("a strange blob among claims", put("_attempts/2.json", {}), Code.ORPHAN, 1),
-    ("a commit of a replay of batches", put("_batch_replays/again-1/_commits/0000000001.json", {}), None, 0),
-    ("a claim of a replay of batches", put("_batch_replays/again-1/_attempts/0000000001.json", {}), None, 0),
-    ("a strange blob of a replay of batches", put("_batch_replays/again-1/notes.txt", b"x"), Code.ORPHAN, 1),
+    ("a commit of reprocessing of batches", put("_reprocess/again-1/_commits/0000000001.json", {}), None, 0),
+    ("a claim of reprocessing of batches", put("_reprocess/again-1/_attempts/0000000001.json", {}), None, 0),
+    ("a strange blob of reprocessing of batches", put("_reprocess/again-1/notes.txt", b"x"), Code.ORPHAN, 1),
     ("a file that was left out", leave_out(), Code.QUARANTINED, 1),
     ("what an earlier batch left out", forget({}), Code.QUARANTINED, 1),
     (

@@ -22,13 +22,13 @@ def test_all_faults_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_two_consumers_share_containers_and_nothing_else() -> None:
     one, two = (resource(f"c-{letter}", "c", Options())["spec"] for letter in "ab")
-    assert one["sink"]["container"] == two["sink"]["container"] != one["leaseStore"]["container"]
-    assert one["leaseStore"]["container"] == two["leaseStore"]["container"]
+    assert one["sink"]["container"] == two["sink"]["container"] != one["checkpointStore"]["container"]
+    assert one["checkpointStore"]["container"] == two["checkpointStore"]["container"]
     for path in (("sink", "prefix"), ("eventHub", "name"), ("spark", "output")):
         assert one[path[0]][path[1]] != two[path[0]][path[1]]
 
 
 def test_no_driver_stays_where_batches_are_parallel() -> None:
-    assert resource("a", "c", Options(keep_alive=600))["spec"]["spark"]["keepAliveSeconds"] == 600
-    spark = resource("a", "c", Options(keep_alive=600, in_flight=4))["spec"]["spark"]
-    assert (spark["keepAliveSeconds"], spark["batch"]) == (0, {"inFlight": 4})
+    assert resource("a", "c", Options(idle_timeout=600))["spec"]["spark"]["idleTimeoutSeconds"] == 600
+    spark = resource("a", "c", Options(idle_timeout=600, in_flight=4))["spec"]["spark"]
+    assert (spark["idleTimeoutSeconds"], spark["batch"]) == (0, {"inFlight": 4})

@@ -144,7 +144,7 @@ EFFECTIVE = {"replicas": 2, "image": "i", "sparkImage": "i", "sinkPrefix": "shop
 
 def consumer(name: str = "orders", namespace: str = "shop", *, spark: bool = True, **status: Any) -> Manifest:
     """A consumer that does well, or what `status` says."""
-    spec: Manifest = {"eventHub": {"name": name}, "leaseStore": {}}
+    spec: Manifest = {"eventHub": {"name": name}, "checkpointStore": {}}
     spec["sink"] = {
         "container": "drained",
         "authentication": {"connectionStringSecretRef": {"name": "orders-storage"}},

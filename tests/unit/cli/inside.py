@@ -24,7 +24,7 @@ SECRET = {"connectionStringSecretRef": {"name": "orders-hub", "key": "connection
 STORAGE = {"connectionStringSecretRef": {"name": "orders-storage", "key": "connectionString"}}
 SPEC: dict[str, Any] = {
     "eventHub": {"name": "orders", "consumerGroup": "$Default", "authentication": SECRET},
-    "leaseStore": {"container": "leases", "authentication": STORAGE},
+    "checkpointStore": {"container": "leases", "authentication": STORAGE},
     "sink": {"container": "drained", "authentication": STORAGE},
 }
 

@@ -112,24 +112,24 @@ def replay_of(cluster: Inside) -> dict[str, object]:
 
 def test_a_replay_is_asked_for(shell: Shell, agreed: list[str]) -> None:
     cluster = cluster_with()
-    words = ("--consumer-group", "replays", "--nonce", "one", "--from", "2026-01-01T00:00:00Z", "-p", "1")
+    words = ("--consumer-group", "replays", "--name", "one", "--from", "2026-01-01T00:00:00Z", "-p", "1")
     seen = shell.run(cluster, "replay", "orders", *words)
     assert seen.code == 0 and agreed == ["Start this replay of orders?"]
     assert "consumer group replays" in seen.err and "drained/shop/orders/_replays/one" in seen.err
-    expected = {"nonce": "one", "consumerGroup": "replays", "from": "2026-01-01T00:00:00Z", "partitions": ["1"]}
+    expected = {"name": "one", "consumerGroup": "replays", "from": "2026-01-01T00:00:00Z", "partitions": ["1"]}
     assert replay_of(cluster) == expected
 
 
 def test_another_replay_has_nothing_of_the_one_before(shell: Shell) -> None:
-    before = {"nonce": "one", "consumerGroup": "old", "to": "2026-01-01T00:00:00Z", "partitions": ["1"]}
+    before = {"name": "one", "consumerGroup": "old", "to": "2026-01-01T00:00:00Z", "partitions": ["1"]}
     cluster = cluster_with(replay=before)
-    words = ("replay", "orders", "--consumer-group", "replays", "--nonce", "two", "--yes")
+    words = ("replay", "orders", "--consumer-group", "replays", "--name", "two", "--yes")
     refused = shell.run(cluster, *words)
     assert refused.code == 2 and "replay one is not complete (Pending)" in refused.err
     resource = cluster.objects["eventconsumers", "shop", "orders"]
-    resource["status"] = {"replay": {"nonce": "one", "state": "Succeeded"}}
+    resource["status"] = {"replay": {"name": "one", "state": "Succeeded"}}
     assert shell.run(cluster, *words).code == 0
-    assert replay_of(cluster) == {"nonce": "two", "consumerGroup": "replays"}
+    assert replay_of(cluster) == {"name": "two", "consumerGroup": "replays"}
     assert shell.run(cluster, *words).code == 2, "a name runs once"
 
 
@@ -139,7 +139,7 @@ def test_another_replay_has_nothing_of_the_one_before(shell: Shell) -> None:
         (("--consumer-group", "$default"), 2, "the consumer's own"),
         (("--consumer-group", "r", "--from", "1h", "--to", "2h"), 3, "--from must be before --to"),
         (("--consumer-group", "r", "--from", "yesterday"), 3, "'yesterday' is not a time"),
-        (("--consumer-group", "r", "--nonce", "Bad_Name"), 3, "--nonce"),
+        (("--consumer-group", "r", "--name", "Bad_Name"), 3, "--name"),
     ],
 )
 def test_a_replay_that_cannot_be(shell: Shell, words: tuple[str, ...], code: int, said: str) -> None:

@@ -54,7 +54,7 @@ def attacked() -> FakeCluster:
         "failures": 2, "lastFailure": ATTACK, "lastApplication": ATTACK, "reason": ATTACK,
         "quarantine": {"files": 1, "rows": 1, "message": ATTACK},
     }  # fmt: skip
-    replay = {"nonce": "a", "state": "Failed", "message": ATTACK}
+    replay = {"name": "a", "state": "Failed", "message": ATTACK}
     scaling = {"replicas": 2, "reason": ATTACK}
     found = consumer(conditions=conditions, replay=replay, scaling=scaling)
     found["status"]["spark"] |= spark

@@ -63,7 +63,7 @@ def test_the_manifest_is_written_after_the_check(shell: Shell, tmp_path: Path) -
     assert cluster.config.hub_suffixes == ("hubs.example.com",)
     assert cluster.config.storage_suffixes == AZURE_STORAGE_SUFFIXES, "the record says nothing of them"
     mounted = {each["name"]: each["secret"]["secretName"] for each in pod["spec"]["volumes"] if "secret" in each}
-    assert mounted == {"event-hub": "orders-hub", "lease-store": "orders-storage", "sink": "orders-storage"}
+    assert mounted == {"event-hub": "orders-hub", "checkpoint-store": "orders-storage", "sink": "orders-storage"}
 
 
 def test_no_file_is_written_where_the_check_fails_or_one_exists(shell: Shell, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def consumer(
     named = {"name": hub, "fullyQualifiedNamespace": hubs, "consumerGroup": group, "authentication": authentication}
     spec = {
         "eventHub": {key: value for key, value in named.items() if value},
-        "leaseStore": {"container": "leases", **where, **lease_prefix, **leases},
+        "checkpointStore": {"container": "leases", **where, **lease_prefix, **leases},
         "sink": {"container": "drained", **where} | sink,
     } | ({"spark": {"output": {"path": output}}} if output else {})
     metadata = {"name": name, "namespace": namespace, "generation": 1}
@@ -71,7 +71,7 @@ SHARED: dict[str, tuple[dict[str, Any], dict[str, Any], list[Level]]] = {
     "one group of one hub, in another case": ({}, AGAIN | {"group": "$default"}, BROKEN),
     "one hub, spelt otherwise": ({}, AGAIN | {"hub": "Orders"}, BROKEN),
     "a hub of another namespace": ({}, AGAIN | {"hubs": "b.servicebus.windows.net"}, OK),
-    "another account": ({}, AGAIN | {"account": DEV}, BROKEN),  # one hub and consumer group, two lease stores
+    "another account": ({}, AGAIN | {"account": DEV}, BROKEN),  # one hub and consumer group, two checkpoint stores
     "another account and group": ({}, AGAIN | {"account": DEV, "group": "again"}, OK),
     "another account, spelt otherwise": ({}, AGAIN | {"account": DEV, "hub": "ORDERS", "group": "$default"}, BROKEN),
     "another account in another namespace": ({}, AGAIN | {"account": DEV, "namespace": "b"}, BROKEN),

@@ -11,7 +11,7 @@ from eventconsumer_storage.blobs import BlobStore
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, 700_000, tzinfo=UTC)
 HUB = HubInfo("shop.example", "orders", datetime(2026, 1, 1, tzinfo=UTC), ("0",))
-LAYOUTS = ["Slots", "Capture"]
+LAYOUTS = ["SequenceNumber", "Capture"]
 PLACE = ("era", "0")
 
 

@@ -16,7 +16,7 @@ from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_api.wire.identity import pod_of
 from eventconsumer_host.batch.lag import Era
 from eventconsumer_host.batch.leader import Leader, Receiver
-from eventconsumer_host.lease.layouts import lease_store
+from eventconsumer_host.lease.layouts import checkpoint_store
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.notice.endpoint import Endpoint
 from eventconsumer_host.partition.dependencies import PumpDependencies
@@ -109,7 +109,7 @@ class Fleet:
             offload=inline,
             confined=Here(),
         )
-        store = lease_store(config, info, leases or self._far(self.leases, self.storage_seconds), virtual_clock)
+        store = checkpoint_store(config, info, leases or self._far(self.leases, self.storage_seconds), virtual_clock)
         key_file = Path(__file__) if self.telling else None  # any file: it is never used
         news = OperatorMessages("shop/orders", key_file, work.metrics, virtual_clock, lambda: CREATED)
         manager = PartitionManager(work, store, self.chain, news)

@@ -95,7 +95,7 @@ def test_spark_metrics_are_exported_while_leading_and_where_spark_is_on() -> Non
     assert shown() == {
         **{(name, ""): value for name, value in zip(sorted(names), (700, 5, 12.5), strict=True)},
         **{(name, ""): 0 for name in left},
-        ("spark_batch", "committed"): 0,
+        ("spark_batch_number", "committed"): 0,
     }
     assert shown(without) == {}
     commit = CommitReport(
@@ -106,7 +106,7 @@ def test_spark_metrics_are_exported_while_leading_and_where_spark_is_on() -> Non
         update={"fleet": fleet(committed=3, batch=batch(4)).model_copy(update={"last_commit": commit})}
     )
     found = shown()
-    assert (found["spark_batch", "committed"], found["spark_batch", "open"]) == (3, 4)
+    assert (found["spark_batch_number", "committed"], found["spark_batch_number", "open"]) == (3, 4)
     assert (found["spark_quarantined_files", ""], found["spark_quarantined_rows", ""]) == (2, 9)
     told.report = told.report.model_copy(update={"fleet": fleet(committed=3)})  # its record cannot be read
     assert not {name for name, _ in shown()} & left

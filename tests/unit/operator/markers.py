@@ -51,7 +51,7 @@ HOSTILE = (
 # The text from which the value grows, and its marker where it is not one of MARKS: for values that must have a meaning.
 SEEDS: dict[str, tuple[str, str]] = {
     "spec.eventHub.fullyQualifiedNamespace": ("qzxshop.servicebus.windows.net", "qzx"),
-    "spec.leaseStore.storageAccountUrl": ("https://qzxshop.blob.core.windows.net", "qzx"),
+    "spec.checkpointStore.storageAccountUrl": ("https://qzxshop.blob.core.windows.net", "qzx"),
     "spec.sink.storageAccountUrl": ("https://qzxshop.blob.core.windows.net", "qzx"),
     "spec.sink.notices.url": ("https://hooks.shop.example/qzx", "qzx"),
     "spec.sink.notices.authentication.header": ("X-Key", ""),
@@ -263,17 +263,17 @@ def keys_of(path: str) -> tuple[str, ...]:
 
 BASE: dict[str, Any] = {
     "eventHub": {"name": "orders", "authentication": SECRET},
-    "leaseStore": {"container": "leases", "authentication": SECRET},
+    "checkpointStore": {"container": "leases", "authentication": SECRET},
     "sink": {"container": "drained", "authentication": SECRET},
     "processing": {"handler": "shop:Shop", "handlerMode": "Transform", "image": "registry.example/shop/orders:1"},
     "spark": {
         "output": {"path": "abfss://out@shop.dfs.core.windows.net/orders"},
         "application": {"image": "registry.example/spark/mine:1", "mainFile": "local:///app/mine.py"},
-        "replay": {"nonce": "again", "from": 1, "to": 4},
+        "reprocess": {"name": "again", "from": 1, "to": 4},
         "driver": {"scratch": {"size": "1Gi", "storageClassName": "fast"}},
         "executor": {"scratch": {"size": "1Gi"}},
     },
-    "replay": {"nonce": "again", "consumerGroup": "replay"},
+    "replay": {"name": "again", "consumerGroup": "replay"},
     "scaling": {"mode": "Lag", "minReplicas": 0},
 }
 
@@ -398,7 +398,7 @@ WORLDS = (
 
 
 def observe(spec: dict[str, Any], status: EventConsumerStatus | None = None) -> Observed:
-    """A resource without hosts, with the probe, an open batch, and both replays to start."""
+    """A resource without hosts, with the probe, an open batch, and a replay and reprocessing to start."""
     asleep = {"replicas": 0, "reason": "r", "mode": "Lag", "lastScaleTime": NOW - timedelta(hours=1)}
     known = status or EventConsumerStatus.model_validate({"scaling": asleep, "hub": {"partitionCount": 8}})
     leader = fleet(committed=4, batch=batch(5)).model_copy(

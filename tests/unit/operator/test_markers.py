@@ -242,7 +242,7 @@ PLACES: tuple[tuple[str, Check], ...] = (
     (r"(config|job)\..*\.storageApiVersion", matching(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")),
     (r"(config|job)\..*\.container", SEGMENT),
     (r"(config|job)\..*\.prefix", path),
-    (r"(config|job)\.replay\.nonce", SEGMENT),
+    (r"(config\.replay|job\.reprocess)\.name", SEGMENT),
     (r"config\.eventHub\.fullyQualifiedNamespace", HOST),
     (r"config\.eventHub\.(name|consumerGroup)", SEGMENT),  # of AMQP addresses, and of names of leases
     (r"config\.startingPosition(\.partitions\..+)?\.offset", OFFSET),

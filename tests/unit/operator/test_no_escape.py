@@ -73,7 +73,7 @@ DESTINATIONS = st.builds(lambda cidr: {"ipBlock": {"cidr": cidr}}, st.sampled_fr
 ANY = specs(
     {
         "spec.eventHub.authentication": SIGN_IN,
-        "spec.leaseStore.authentication": SIGN_IN,
+        "spec.checkpointStore.authentication": SIGN_IN,
         "spec.sink.authentication": SIGN_IN,
         "spec.proxy.url": st.from_regex(r"http://[a-z0-9]{1,9}:[0-9]{1,5}", fullmatch=True),  # a rule of the CRD
         "spec.processing.image": st.sampled_from(["registry.example/shop/orders:1", "evil.example/x", "host:1"]),
@@ -130,7 +130,7 @@ INPUTS = {
 HANDLER = {"handler": "shop:Shop", "image": "registry.example/shop/orders:1"} | INPUTS
 PREFIXES = ("APP_", "DB_")
 PROGRAM = {"image": "registry.example/spark/mine:1"} | INPUTS
-SPARK_COMPONENTS = {labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY}
+SPARK_COMPONENTS = {labels.COMPONENT_SPARK, labels.COMPONENT_REPROCESS}
 OWN_ANNOTATIONS = {labels.ANNOTATION_CONFIG_HASH, labels.ANNOTATION_EXECUTOR}
 ACCOUNTS = dict.fromkeys(SPARK_COMPONENTS, labels.SPARK_SERVICE_ACCOUNT)
 USER_VOLUMES = ("config-", "secrets-", "mnt-")
@@ -377,9 +377,9 @@ def check_plan(spec: dict[str, Any]) -> None:
 
 def test_the_generated_specs_reach_every_kind_of_pod() -> None:
     """Else the property above says nothing."""
-    replay = {"nonce": "again", "from": 1, "to": 4}
-    spark = {"spark": SPARK["spark"] | {"mode": "Executors", "replay": replay, "application": PROGRAM}}
-    spec = SPEC | spark | {"replay": {"nonce": "again", "consumerGroup": "replay"}, "processing": HANDLER}
+    reprocess = {"name": "again", "from": 1, "to": 4}
+    spark = {"spark": SPARK["spark"] | {"mode": "Executors", "reprocess": reprocess, "application": PROGRAM}}
+    spec = SPEC | spark | {"replay": {"name": "again", "consumerGroup": "replay"}, "processing": HANDLER}
     plan = planned(spec)
     assert plan is not None
     templates = [each["spec"]["template"] for each in (*plan.applied, *plan.jobs) if "template" in each.get("spec", {})]
@@ -400,7 +400,7 @@ def test_our_programs_read_the_text_of_users_exactly() -> None:
     """In all variables of the operator: what Kubernetes makes of them is what the operator meant."""
     text = "$(POD_UID)$$(POD_UID)$$"
     spark = spec_with("spark.output.body", {"type": "Json", "schema": text}, SPARK)
-    replay = {"nonce": "a", "consumerGroup": "$default"}
+    replay = {"name": "a", "consumerGroup": "$default"}
     spec = SPEC | spark | {"replay": replay}
     plan = planned(spec)
     assert plan is not None

@@ -190,7 +190,7 @@ async def test_an_hour_of_rest_is_looks_and_few_plans_and_writes() -> None:
     while (passed := loop.time() - began) < 3600:
         # What moves while no event flows.
         moved = fleet().model_copy(update={"watermark": WatermarkReport(files=NOW + timedelta(seconds=passed))})
-        storage = StorageReport(calls_per_hour=1000 + passed, idle_calls_per_hour=500)
+        storage = StorageReport(requests_per_hour=1000 + passed, idle_requests_per_hour=500)
         silence = {"storage": storage, "hub_silent_seconds": passed * 0.37 % 5}
         cluster.hosts.answer = report(fleet=moved).model_copy(update=silence)
         result = await cluster.reconciler.reconcile(KEY)

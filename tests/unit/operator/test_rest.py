@@ -52,7 +52,7 @@ def rests(found: Observed, *errors: OperatorError) -> bool:
 
 def test_what_moves_while_nothing_happens_does_not_change_the_digest() -> None:
     moved = fleet().model_copy(update={"watermark": WatermarkReport(files=NOW)})
-    storage = StorageReport(calls_per_hour=1, idle_calls_per_hour=1)
+    storage = StorageReport(requests_per_hour=1, idle_requests_per_hour=1)
     moving = report(fleet=moved).model_copy(update={"storage": storage, "hub_silent_seconds": 4.2})
     assert digest(world()) == digest(world(reports={"orders-host-0": moving}, now=NOW + timedelta(hours=1)))
 
@@ -106,7 +106,15 @@ def test_more_hosts_than_the_least_may_become_fewer() -> None:
     spec = spec_with("scaling", LAG)
     for hosts, expected in ((2, True), (3, False)):
         status = EventConsumerStatus.model_validate(
-            {"scaling": {"replicas": hosts, "reason": "lag", "mode": "Lag", "lastScaleTime": NOW, "tooFewTime": None}}
+            {
+                "scaling": {
+                    "replicas": hosts,
+                    "reason": "lag",
+                    "mode": "Lag",
+                    "lastScaleTime": NOW,
+                    "insufficientReplicasTime": None,
+                }
+            }
         )
         found = observed(
             spec,

@@ -29,7 +29,7 @@ SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 IDENTITY = {"workloadIdentity": {"clientId": "client"}}
 SPEC: dict[str, Any] = {
     "eventHub": {"name": "orders", "authentication": SECRET},
-    "leaseStore": {"container": "leases", "authentication": SECRET},
+    "checkpointStore": {"container": "leases", "authentication": SECRET},
     "sink": {"container": "drained", "authentication": SECRET},
 }
 HANDLER: dict[str, Any] = {"handler": "shop:Shop", "image": USER_IMAGE}

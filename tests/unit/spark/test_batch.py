@@ -8,7 +8,7 @@ import pytest
 
 from eventconsumer_api.kube.labels import BATCH_JOB_ENV
 from eventconsumer_api.spec.spark import IN_FLIGHT_MAX, Output
-from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, Range, ReplayOf, Totals, manifest_name
+from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, Range, ReprocessOf, Totals, manifest_name
 from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_spark.attempt.attempt import begin
 from eventconsumer_spark.attempt.shutdown import Ending
@@ -67,13 +67,13 @@ def frozen(store: FakeBlobStore, **changes: object) -> BatchManifest:
     return manifest
 
 
-@pytest.mark.parametrize("replay", [None, ReplayOf(nonce="again", first=3, last=3)])
-def test_merge_is_refused_where_batches_are_parallel(store: FakeBlobStore, replay: ReplayOf | None) -> None:
-    job = JOB.model_copy(update={"replay": replay})
+@pytest.mark.parametrize("reprocess", [None, ReprocessOf(name="again", first=3, last=3)])
+def test_merge_is_refused_where_batches_are_parallel(store: FakeBlobStore, reprocess: ReprocessOf | None) -> None:
+    job = JOB.model_copy(update={"reprocess": reprocess})
     made: dict[str, Any] = {"spark": None, "events": None, "output": "o", "quarantine_path": "q", "transaction": "t"}
     batch = Batch(job=job, manifest=frozen(store, parallel=True), table="not a table", **made)
-    # A replay processes its batches in order: its merge begins, and needs Spark.
-    refusal = pytest.raises(AttributeError) if replay else pytest.raises(ConfigurationError, match="inFlight: 1")
+    # Reprocessing keeps the order of the batches: its merge begins, and needs Spark.
+    refusal = pytest.raises(AttributeError) if reprocess else pytest.raises(ConfigurationError, match="inFlight: 1")
     with refusal:
         batch.merge_delta(None, "t.id = s.id", {})  # type: ignore[arg-type]
 

@@ -45,7 +45,9 @@ def init(
     storage_account_url: Annotated[
         _Text, typer.Option("--storage-account-url", help="Blob endpoint, such as https://shop.blob.core.windows.net.")
     ] = None,
-    lease_container: Annotated[_Text, typer.Option("--lease-container", help="Container of leases [leases].")] = None,
+    lease_container: Annotated[
+        _Text, typer.Option("--checkpoint-container", help="Container of leases [leases].")
+    ] = None,
     container: Annotated[_Text, typer.Option("--container", help="Container of drained files [drained].")] = None,
     spark_output: Annotated[
         _Text,

@@ -36,9 +36,9 @@ def replay(
     partition: Annotated[
         list[str] | None, typer.Option("--partition", "-p", help="Partition to read; may be repeated. Default: all.")
     ] = None,
-    nonce: Annotated[
+    replay_name: Annotated[
         str | None,
-        typer.Option("--nonce", help="Name of the replay; each name runs once. Default: derived from the time."),
+        typer.Option("--name", help="Name of the replay; each name runs once. Default: derived from the time."),
     ] = None,
     yes: Yes = False,
 ) -> None:
@@ -51,7 +51,7 @@ def replay(
     wanted = make_replay(
         consumer,
         {
-            "nonce": nonce or now.strftime("%y%m%d-%H%M%S"),
+            "name": replay_name or now.strftime("%y%m%d-%H%M%S"),
             "consumerGroup": consumer_group,
             "from": _moment(since, now),
             "to": _moment(until, now),
@@ -65,14 +65,14 @@ def replay(
         if not session.out.confirm(f"Start this replay of {name_of(consumer)}?"):
             raise RefusedError("nothing was changed", "repeat the command with --yes to start it")
     # None for fields of an earlier replay that this one lacks: a merge patch keeps omitted fields.
-    change = {key: document.get(key) for key in ("nonce", "consumerGroup", "from", "to", "partitions")}
+    change = {key: document.get(key) for key in ("name", "consumerGroup", "from", "to", "partitions")}
     session.cluster.merge(EVENT_CONSUMER, namespace_of(consumer), name_of(consumer), {"spec": {"replay": change}})
     place = files(consumer, wanted)
     name_, namespace = name_of(consumer), namespace_of(consumer)
     session.out.show(
         {"consumer": name_, "namespace": namespace, "replay": document, "files": place},
         lambda: [
-            Text(f"replay {wanted.nonce} is requested; its files: {place}"),
+            Text(f"replay {wanted.name} is requested; its files: {place}"),
             Text(f"show its progress: kubectl eventconsumer status {name_} -n {namespace}"),
         ],
         [f"eventconsumer.eventconsumer.io/{name_}"],
@@ -101,13 +101,11 @@ def make_replay(consumer: Manifest, fields: dict[str, Any]) -> Replay:
         raise Failed("--from must be before --to")
     before = consumer["spec"].get("replay") or {}
     status = consumer.get("status", {}).get("replay") or {}
-    if before.get("nonce") == wanted.nonce:
+    if before.get("name") == wanted.name:
+        raise RefusedError(f"replay {wanted.name} was already requested, and each name runs once", "use another --name")
+    if before and not (status.get("name") == before["name"] and status.get("state") in _ENDED):
         raise RefusedError(
-            f"replay {wanted.nonce} was already requested, and each name runs once", "use another --nonce"
-        )
-    if before and not (status.get("nonce") == before["nonce"] and status.get("state") in _ENDED):
-        raise RefusedError(
-            f"replay {before['nonce']} is not complete ({status.get('state', 'Pending')}); another one would end it",
+            f"replay {before['name']} is not complete ({status.get('state', 'Pending')}); another one would end it",
             "wait for it, or remove spec.replay first",
         )
     return wanted
@@ -117,7 +115,7 @@ def files(consumer: Manifest, wanted: Replay) -> str:
     """Container and folder of its files."""
     sink = consumer["spec"]["sink"]
     prefix = str(sink.get("prefix", "")).rstrip("/") or f"{namespace_of(consumer)}/{name_of(consumer)}"
-    return f"{sink['container']}/{prefix}/_replays/{wanted.nonce}"
+    return f"{sink['container']}/{prefix}/_replays/{wanted.name}"
 
 
 def plan(consumer: Manifest, wanted: Replay) -> list[RenderableType]:
@@ -130,7 +128,7 @@ def plan(consumer: Manifest, wanted: Replay) -> list[RenderableType]:
         ["waits       the consumer is suspended: it starts when that ends"] if consumer["spec"].get("suspend") else []
     )
     lines = [
-        f"replay      {wanted.nonce}",
+        f"replay      {wanted.name}",
         f"reads       {hub.get('name') or 'the hub of the connection string'}, consumer group {wanted.consumer_group}",
         f"events      {start}, {stop}",
         f"partitions  {parts}",

@@ -143,12 +143,12 @@ def _facts(look: Look) -> Table:
         facts.append(("notices", f"{waiting if notices.pending_events else 'all are acknowledged'}{sent}"))
     if kept := status_.retention:
         facts.append(("retention", _kept(kept, look.now)))
-    if status_.storage.calls_per_month is not None:
-        facts.append(("storage", f"about {count(status_.storage.calls_per_month)} requests a month"))
+    if status_.storage.requests_per_month is not None:
+        facts.append(("storage", f"about {count(status_.storage.requests_per_month)} requests a month"))
     facts += _spark(look)
     if status_.replay:
         replay = status_.replay
-        text = f"{replay.nonce}: {replay.state}, {count(replay.files)} files, {count(replay.events)} events"
+        text = f"{replay.name}: {replay.state}, {count(replay.files)} files, {count(replay.events)} events"
         facts.append(("replay", f"{text}; {replay.message}" if replay.message else text))
     grid = Table.grid(padding=(0, 2))
     for name, value in facts:

@@ -22,7 +22,7 @@ from eventconsumer_cli.kube.kinds import CONFIG_MAP, POD, SECRET, name_of, names
 from eventconsumer_cli.kube.toolbox import Toolbox
 from eventconsumer_cli.kube.toolpod import why_waiting
 
-_PARTS = ("eventHub", "leaseStore", "sink")
+_PARTS = ("eventHub", "checkpointStore", "sink")
 _PULL = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName")
 
 

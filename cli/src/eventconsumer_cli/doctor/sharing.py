@@ -23,7 +23,7 @@ from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, name_of, namespace_of
 
 CHECK = "sharing"
 _LEASES_REMEDY = (
-    "remove spec.leaseStore.prefix of both, or set prefixes that differ; "
+    "remove spec.checkpointStore.prefix of both, or set prefixes that differ; "
     "for two consumers of one Event Hub, give one of them another spec.eventHub.consumerGroup"
 )
 _GROUP_REMEDY = (
@@ -139,7 +139,7 @@ def places(consumer: Manifest) -> Places:
         ValidationError: Its spec does not match this version.
     """
     spec, namespace = EventConsumerSpec.model_validate(consumer["spec"]), namespace_of(consumer)
-    hub, leases, sink = spec.event_hub, spec.lease_store, spec.sink
+    hub, leases, sink = spec.event_hub, spec.checkpoint_store, spec.sink
     host, name = hub.fully_qualified_namespace, hub.name
     if not (host and name):
         reported = _hub_status(consumer)

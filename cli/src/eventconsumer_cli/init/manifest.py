@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from eventconsumer_api.kube.mounts import HUB_SECRET, LEASE_SECRET, SINK_SECRET, credential, proxy_config
+from eventconsumer_api.kube.mounts import CHECKPOINT_SECRET, HUB_SECRET, SINK_SECRET, credential, proxy_config
 from eventconsumer_api.resource.crdgen import NAME_MAX
 from eventconsumer_api.spec.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.v1alpha1 import API_VERSION, KIND, EventConsumerSpec
@@ -76,7 +76,7 @@ def manifest(answers: Answers) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "eventHub": {name: value for name, value in hub.items() if value}
         | {"authentication": _authentication(answers.hub_secret, answers.client_id)},
-        "leaseStore": {**account, "container": answers.lease_container, "authentication": storage},
+        "checkpointStore": {**account, "container": answers.lease_container, "authentication": storage},
         "sink": {**account, "container": answers.sink_container, "authentication": storage},
     }
     if answers.spark_output:
@@ -108,7 +108,7 @@ def host_config(resource: Mapping[str, Any], settings: Settings) -> HostConfig:
         settings: Define the allowed endpoints.
     """
     spec, metadata = parse(resource["spec"]), resource["metadata"]
-    hub, leases, sink = spec.event_hub, spec.lease_store, spec.sink
+    hub, leases, sink = spec.event_hub, spec.checkpoint_store, spec.sink
     return HostConfig(
         resource=ResourceRef(namespace=metadata["namespace"], name=metadata["name"], uid=""),
         event_hub=HubConfig(
@@ -124,7 +124,7 @@ def host_config(resource: Mapping[str, Any], settings: Settings) -> HostConfig:
                 storage_api_version=leases.storage_api_version,
                 container=leases.container,
                 prefix=leases.prefix,
-                credential=credential("spec.leaseStore", LEASE_SECRET, leases.authentication),
+                credential=credential("spec.checkpointStore", CHECKPOINT_SECRET, leases.authentication),
             ),
             duration_seconds=leases.lease_duration_seconds,
         ),

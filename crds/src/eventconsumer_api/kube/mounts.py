@@ -14,7 +14,7 @@ from eventconsumer_api.wire.host_config import Credential, HostConfig, NoticesCo
 # Folders under SECRETS_DIR, one for each credential, and the one file in each. A fixed file name: the key of a Secret
 # is the user's text and must not become a path.
 HUB_SECRET = "event-hub"  # noqa: S105 - a folder
-LEASE_SECRET = "lease-store"  # noqa: S105 - a folder
+CHECKPOINT_SECRET = "checkpoint-store"  # noqa: S105 - a folder
 SINK_SECRET = "sink"  # noqa: S105 - a folder
 PROXY_SECRET = "proxy"  # noqa: S105 - a folder
 NOTICES_SECRET = "notices"  # noqa: S105 - a folder
@@ -30,7 +30,7 @@ def credential(field: str, folder: str, authentication: Authentication) -> Crede
 
     Args:
         field: Path of the part of the resource, such as spec.sink.
-        folder: Name of the volume with its Secret: HUB_SECRET, LEASE_SECRET or SINK_SECRET.
+        folder: Name of the volume with its Secret: HUB_SECRET, CHECKPOINT_SECRET or SINK_SECRET.
         authentication: The part of the resource.
     """
     path = f"{field}.authentication"
@@ -89,7 +89,7 @@ def credentials(config: HostConfig) -> dict[str, Credential]:
     """The credentials of a host by the folder of their Secret."""
     found = {
         HUB_SECRET: config.event_hub.credential,
-        LEASE_SECRET: config.leases.location.credential,
+        CHECKPOINT_SECRET: config.leases.location.credential,
         SINK_SECRET: config.sink.credential,
     }
     proxy = config.proxy and config.proxy.credential

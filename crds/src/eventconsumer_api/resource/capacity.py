@@ -67,7 +67,7 @@ class Load:
         roll_bytes: `spec.sink.roll.maxBytes`.
         roll_events: `spec.sink.roll.maxEvents`.
         buffer_bytes: `spec.processing.bufferBytes`.
-        lease_seconds: `spec.leaseStore.leaseDurationSeconds`.
+        lease_seconds: `spec.checkpointStore.leaseDurationSeconds`.
         table_seconds: `spec.sink.table.maxSeconds`; None: no table.
         operator: Whether hosts receive operator messages, as they do in a cluster.
     """
@@ -305,7 +305,7 @@ def _load(spec: EventConsumerSpec, rate: float, event_bytes: float, partitions: 
         roll_bytes=roll.max_bytes,
         roll_events=roll.max_events,
         buffer_bytes=spec.processing.buffer_bytes,
-        lease_seconds=spec.lease_store.lease_duration_seconds,
+        lease_seconds=spec.checkpoint_store.lease_duration_seconds,
         table_seconds=table.max_seconds if table else None,
     )
 
@@ -353,7 +353,7 @@ def _batches_per_day(spark: Spark | None, load: Load) -> float:
 def _spark_cores(spark: Spark | None, load: Load, batches_per_day: float) -> float:
     if spark is None or not batches_per_day:
         return 0.0
-    fixed = RESIDENT_CPU if spark.keep_alive_seconds else DRIVER_CPU
+    fixed = RESIDENT_CPU if spark.idle_timeout_seconds else DRIVER_CPU
     return batches_per_day / DAY_SECONDS * fixed + load.rate * ROW_CPU
 
 

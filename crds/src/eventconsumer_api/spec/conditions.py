@@ -50,7 +50,7 @@ class Reason(StrEnum):
     RETENTION_BLOCKED = "RetentionBlocked"  # files that are due cannot be removed
     NOTICES_FAILING = "NoticesFailing"  # the endpoint of notices refuses them, or does not respond
     HUB_DIVERGED = "HubDiverged"  # the hub has other events under sequence numbers that are in files
-    LEASE_STORE_IN_USE = "LeaseStoreInUse"  # the leases belong to another hub, or to another chain of files
+    CHECKPOINT_STORE_IN_USE = "CheckpointStoreInUse"  # the leases belong to another hub, or to another chain of files
     CHAIN_IN_USE = "ChainInUse"  # another EventConsumer drains into the same sink and prefix
     DATA_GAP = "DataGap"  # events expired in the Event Hub before they were written to a file
     FENCED = "Fenced"  # another reader uses the consumer group, or another host's file is ahead
@@ -64,7 +64,7 @@ class Reason(StrEnum):
     FORBIDDEN = "Forbidden"  # the operator lacks a permission
     NAME_TAKEN = "NameTaken"  # an object with a required name exists and does not belong to the resource
     CONTESTED = "Contested"  # another client changes an object of the operator again and again
-    REFUSED = "Refused"  # the API server rejects an object of the operator, or a pod of one: admission or quota
+    OBJECT_REFUSED = "ObjectRefused"  # the API server rejects an object of the operator, or a pod: admission or quota
     HOSTS_FAILING = "HostsFailing"  # pods of hosts or of the probe are missing, do not start, or do not report
     SPARK_FAILED = "SparkFailed"  # the open batch failed spec.spark.retry.attempts times
     SPARK_RETRYING = "SparkRetrying"  # an attempt of the open batch failed; another attempt follows

@@ -415,7 +415,7 @@ class Retry(Model):
     max_backoff_seconds: int = Field(default=3600, ge=1, le=86_400, description="Maximum backoff, seconds.")
 
 
-class PoisonFiles(StrEnum):
+class UnprocessableFiles(StrEnum):
     """What becomes of a file that no attempt can process."""
 
     QUARANTINE = "Quarantine"
@@ -430,21 +430,21 @@ class History(Model):
     ttl_seconds: int = Field(default=86_400, ge=60, le=2_592_000, description="Maximum time after their end, seconds.")
 
 
-class BatchReplay(Model):
+class Reprocess(Model):
     """Process committed batches again, into a separate output.
 
-    A replay is named by its nonce: a new nonce is a new replay, and the same one never runs twice. Its result is in
-    `<output.path>_replays/<nonce>`, so the consumer's own output is not changed.
+    A new name starts reprocessing, and the same name never runs twice. The result is in
+    `<output.path>_reprocess/<name>`, so the consumer's own output is not changed.
     """
 
-    model_config = rules(("self.from <= self.to", "spark.replay.from must not be above spark.replay.to"))
+    model_config = rules(("self.from <= self.to", "spark.reprocess.from must not be above spark.reprocess.to"))
 
-    nonce: str = Field(
+    name: str = Field(
         min_length=1,
         max_length=20,
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
         json_schema_extra=told("use at most 20 lower-case letters, digits and hyphens, such as again-1"),
-        description="Name of this replay. A new name starts a new replay.",
+        description="Name of this request. A new name starts reprocessing.",
     )
     from_: int = Field(alias="from", ge=1, description="Number of the first batch.")
     to: int = Field(ge=1, description="Number of the last batch, which must be committed.")
@@ -464,8 +464,8 @@ class Spark(Model):
         ),
         (
             "!has(self.batch) || !has(self.batch.inFlight) || self.batch.inFlight == 1 || "
-            "!has(self.keepAliveSeconds) || self.keepAliveSeconds == 0",
-            "spark.keepAliveSeconds needs spark.batch.inFlight: 1: a resident driver processes batches one by one",
+            "!has(self.idleTimeoutSeconds) || self.idleTimeoutSeconds == 0",
+            "spark.idleTimeoutSeconds needs spark.batch.inFlight: 1: a resident driver processes batches one by one",
         ),
     )
 
@@ -498,7 +498,7 @@ class Spark(Model):
         le=86_400,
         description="Maximum run time of an application, seconds. It is stopped as failed after that.",
     )
-    keep_alive_seconds: int = Field(
+    idle_timeout_seconds: int = Field(
         default=0,
         ge=0,
         le=86_400,
@@ -506,10 +506,10 @@ class Spark(Model):
         "a waiting driver processes has no start-up time. 0: each batch has its own driver.",
     )
     retry: Retry = Field(default=Retry(), description="Retries of a failed batch.")
-    poison_files: PoisonFiles = Field(
-        default=PoisonFiles.QUARANTINE,
+    unprocessable_files: UnprocessableFiles = Field(
+        default=UnprocessableFiles.QUARANTINE,
         description="Quarantine: from attempt retry.attempts on, unprocessable files are identified, reported and left "
         "out. Fail: the batch is retried until it succeeds.",
     )
     history: History = Field(default=History(), description="Retention of finished applications.")
-    replay: BatchReplay | None = Field(default=None, description="Process committed batches again. Absent: none.")
+    reprocess: Reprocess | None = Field(default=None, description="Process committed batches again. Absent: none.")

@@ -9,10 +9,10 @@ Each part of the spec is a module; users import its models from here.
 from eventconsumer_api.spec.secrets import SecretKeyRef, WorkloadIdentity
 from eventconsumer_api.v1alpha1.authentication import Authentication
 from eventconsumer_api.v1alpha1.event_hub import EventHub, HubTransport
-from eventconsumer_api.v1alpha1.leases import LeaseDialect, LeaseLayout, LeaseStore
+from eventconsumer_api.v1alpha1.leases import CheckpointStore, LeaseDialect, LeaseLayout
 from eventconsumer_api.v1alpha1.pods import Pods, Resources
 from eventconsumer_api.v1alpha1.position import Position, PositionType, StartingPosition
-from eventconsumer_api.v1alpha1.processing import CheckpointPolicy, CheckpointRule, HandlerMode, Processing, SourceKind
+from eventconsumer_api.v1alpha1.processing import CheckpointPolicy, CheckpointRule, ClientKind, HandlerMode, Processing
 from eventconsumer_api.v1alpha1.proxy import Proxy
 from eventconsumer_api.v1alpha1.replay import Replay
 from eventconsumer_api.v1alpha1.resource import API_VERSION, GROUP, KIND, PLURAL, VERSION, EventConsumerSpec
@@ -39,6 +39,8 @@ __all__ = [
     "Authentication",
     "CheckpointPolicy",
     "CheckpointRule",
+    "CheckpointStore",
+    "ClientKind",
     "EventConsumerSpec",
     "EventHub",
     "FileFormat",
@@ -48,7 +50,6 @@ __all__ = [
     "LagScaling",
     "LeaseDialect",
     "LeaseLayout",
-    "LeaseStore",
     "NoticeAuthentication",
     "NoticeFormat",
     "Notices",
@@ -65,7 +66,6 @@ __all__ = [
     "ScalingMode",
     "SecretKeyRef",
     "Sink",
-    "SourceKind",
     "StartingPosition",
     "Table",
     "TableFormat",

@@ -30,21 +30,21 @@ class LeaseDialect(StrEnum):
     JAVA = "Java"
 
 
-class LeaseStore(Model):
+class CheckpointStore(Model):
     """The blob container that holds partition leases, which are also the checkpoints."""
 
     model_config = rules(
         (
             "has(self.authentication.connectionStringSecretRef) || has(self.storageAccountUrl)",
-            "leaseStore: storageAccountUrl is required with workloadIdentity",
+            "checkpointStore: storageAccountUrl is required with workloadIdentity",
         ),
         (
             "self.container == oldSelf.container",
-            "leaseStore.container cannot change: checkpoints would be lost; create another EventConsumer",
+            "checkpointStore.container cannot change: checkpoints would be lost; create another EventConsumer",
         ),
         (
             "self.layout == oldSelf.layout",
-            "leaseStore.layout cannot change: checkpoints would be lost; create another EventConsumer",
+            "checkpointStore.layout cannot change: checkpoints would be lost; create another EventConsumer",
         ),
     )
 

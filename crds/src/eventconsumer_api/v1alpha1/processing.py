@@ -10,11 +10,11 @@ from eventconsumer_api.spec.programs import EgressRule, EnvFroms, EnvVars, Progr
 from eventconsumer_api.spec.scalars import ImageName
 
 
-class SourceKind(StrEnum):
-    """Receiver of events."""
+class ClientKind(StrEnum):
+    """Client library that receives events."""
 
-    AMQP = "Amqp"
-    SDK = "Sdk"
+    BUILT_IN = "BuiltIn"
+    AZURE_SDK = "AzureSdk"
 
 
 def _is_off(value: bool) -> bool:
@@ -25,14 +25,14 @@ def _is_empty(values: list[Any]) -> bool:
     return not values
 
 
-def _is_default(source: SourceKind) -> bool:
-    return source is SourceKind.AMQP
+def _is_default(client: ClientKind) -> bool:
+    return client is ClientKind.BUILT_IN
 
 
 class HandlerMode(StrEnum):
     """What becomes of events that the handler received."""
 
-    PRECEDE = "Precede"
+    PASS_THROUGH = "PassThrough"  # noqa: S105 - a mode
     TRANSFORM = "Transform"
     REPLACE = "Replace"
 
@@ -97,7 +97,7 @@ class Processing(Model):
         le=10_000,
         description="Maximum number of events passed to the handler or to the files at a time.",
     )
-    prefetch: int = Field(
+    prefetch_count: int = Field(
         default=3000, ge=1, le=50_000, description="Events requested in advance for each partition (link credit)."
     )
     max_wait_seconds: int = Field(
@@ -112,10 +112,10 @@ class Processing(Model):
         "200 to 250 MiB of memory beyond this for the program and for files being written: both must fit in "
         "pods.resources.limits.memory.",
     )
-    source: SourceKind = Field(
-        default=SourceKind.AMQP,
-        description="Receiver. Amqp: the receiver of this project, optimized for draining. Sdk: the Azure SDK for "
-        "Python, with several times the CPU time.",
+    client: ClientKind = Field(
+        default=ClientKind.BUILT_IN,
+        description="Client library that receives events. BuiltIn: that of this project, optimized for draining. "
+        "AzureSdk: the Azure SDK for Python, with several times the CPU time.",
         exclude_if=_is_default,  # a host of an older version, in a handler's image, does not know the field
     )
     runtime_metrics: bool = Field(
@@ -133,10 +133,10 @@ class Processing(Model):
         "written to files.",
     )
     handler_mode: HandlerMode = Field(
-        default=HandlerMode.PRECEDE,
-        description="Precede: the handler receives events before they are written to files. Transform: the rows that "
-        "the handler returns are written in place of the events; the others are dropped, and counted. Replace: the "
-        "handler receives events and no files are written.",
+        default=HandlerMode.PASS_THROUGH,
+        description="PassThrough: the handler receives events before they are written to files, unchanged. Transform: "
+        "the rows that the handler returns are written in place of the events; the others are dropped, and counted. "
+        "Replace: the handler receives events and no files are written.",
     )
     handler_attempts: int = Field(
         default=5,

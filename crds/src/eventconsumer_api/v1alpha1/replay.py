@@ -9,11 +9,11 @@ from eventconsumer_api.spec.scalars import ConsumerGroupName, PartitionId
 class Replay(Model):
     """Read retained events again, into separate files.
 
-    A replay is named by its nonce: a new nonce is a new replay, and the same one never runs twice. Its files are in
-    `<sink.prefix>/_replays/<nonce>`, with separate chains, so the consumer's own files are not changed.
+    A new name is a new replay, and the same one never runs twice. Its files are in
+    `<sink.prefix>/_replays/<name>`, with separate chains, so the consumer's own files are not changed.
     """
 
-    nonce: str = Field(
+    name: str = Field(
         min_length=1,
         max_length=20,
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",

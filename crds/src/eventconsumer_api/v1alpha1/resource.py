@@ -6,7 +6,7 @@ from eventconsumer_api.shared.model import Model, rules
 from eventconsumer_api.spec.scalars import NUMBER_MAX
 from eventconsumer_api.spec.spark import Spark
 from eventconsumer_api.v1alpha1.event_hub import EventHub
-from eventconsumer_api.v1alpha1.leases import LeaseStore
+from eventconsumer_api.v1alpha1.leases import CheckpointStore
 from eventconsumer_api.v1alpha1.pods import Pods
 from eventconsumer_api.v1alpha1.position import StartingPosition
 from eventconsumer_api.v1alpha1.processing import Processing
@@ -71,7 +71,7 @@ class EventConsumerSpec(Model):
     )
 
     event_hub: EventHub = Field(description="The Event Hub to drain.")
-    lease_store: LeaseStore = Field(description="Partition leases and checkpoints.")
+    checkpoint_store: CheckpointStore = Field(description="Partition leases and checkpoints.")
     starting_position: StartingPosition = Field(
         default=StartingPosition(),
         description="Starting position of a partition that has no checkpoint when a host opens it for the first time. "

@@ -39,7 +39,7 @@ class FileFormat(StrEnum):
 class FileLayout(StrEnum):
     """Names of drained files."""
 
-    SLOTS = "Slots"
+    SEQUENCE_NUMBER = "SequenceNumber"
     CAPTURE = "Capture"
 
 
@@ -176,8 +176,8 @@ class Sink(Model):
         ),
         (
             "!has(self.table) || self.format == 'Parquet'",
-            "sink.table registers Parquet files: set sink.format to Parquet and sink.layout to Slots, or remove "
-            "sink.table",
+            "sink.table registers Parquet files: set sink.format to Parquet and sink.layout to SequenceNumber, or "
+            "remove sink.table",
         ),
     )
 
@@ -194,9 +194,9 @@ class Sink(Model):
         default=FileFormat.PARQUET, description="Parquet (zstd), or Avro in the schema of Event Hubs Capture."
     )
     layout: FileLayout = Field(
-        default=FileLayout.SLOTS,
-        description="Slots: files are named by sequence number. Capture: files are named by time, in the default "
-        "form of Event Hubs Capture, with a commit record for each file.",
+        default=FileLayout.SEQUENCE_NUMBER,
+        description="SequenceNumber: files are named by sequence number. Capture: files are named by time, in the "
+        "default form of Event Hubs Capture, with a commit record for each file.",
     )
     empty_files: bool = Field(
         default=False, description="Layout Capture: write an empty file for each roll.maxSeconds without events."

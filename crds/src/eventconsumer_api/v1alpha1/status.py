@@ -91,17 +91,18 @@ class ScalingStatus(ShownReport):
     reason: str = Field(max_length=512, description="Reason for this number.")
     mode: ScalingMode | None = Field(default=None, description="Scaling mode of the decision. Absent: suspended.")
     last_scale_time: datetime | None = Field(default=None, description="Time of the last change.")
-    calm_since: datetime | None = Field(
+    no_lag_since: datetime | None = Field(
         default=None, description="Time since which no partition lags (mode Lag). Absent: a partition lags, or unknown."
     )
-    late_seconds: Count | None = Field(
-        default=None, description="Lag of the latest partition at the last increase (mode Lag), seconds."
+    scale_up_lag_seconds: Count | None = Field(
+        default=None,
+        description="Lag of the partition that was furthest behind when hosts were added (mode Lag), seconds.",
     )
-    too_few: Count | None = Field(
+    insufficient_replicas: Count | None = Field(
         default=None,
         description="Number of hosts that was insufficient (mode Lag). For a time the number stays above it.",
     )
-    too_few_time: datetime | None = Field(default=None, description="Time of that observation.")
+    insufficient_replicas_time: datetime | None = Field(default=None, description="Time of that observation.")
     unknown_since: datetime | None = Field(
         default=None,
         description="Time since which the probe does not report the lag of all partitions (mode Lag). After three "
@@ -112,7 +113,7 @@ class ScalingStatus(ShownReport):
 class ReplayStatus(ShownReport):
     """The replay that the spec asks for."""
 
-    nonce: str = Field(description="Name of the replay.")
+    name: str = Field(description="Name of the replay.")
     state: Literal["Pending", "Running", "Succeeded", "Failed"] = Field(description="State of the replay.")
     message: str = Field(default="", max_length=1024, description="Reason for waiting or for the failure.")
     files: Count = Field(default=0, description="Files committed.")
@@ -179,11 +180,11 @@ class RetentionStatus(ShownReport):
 class StorageStatus(ShownReport):
     """What the hosts ask of storage, both containers: estimates, to two digits, that follow changes above a tenth."""
 
-    calls_per_month: Count | None = Field(
+    requests_per_month: Count | None = Field(
         default=None,
         description="Requests in 730 hours at the rate of the last 15 minutes. Absent: unknown.",
     )
-    idle_calls_per_month: Count | None = Field(
+    idle_requests_per_month: Count | None = Field(
         default=None,
         description="Requests in 730 hours without events: leases, listings and leadership. Absent: unknown.",
     )
@@ -208,11 +209,11 @@ class QuarantineStatus(ShownReport):
     message: str = Field(default="", max_length=1024, description="The most recent one, with its cause.")
 
 
-class BatchReplayStatus(ShownReport):
-    """The replay of batches that the spec asks for."""
+class ReprocessStatus(ShownReport):
+    """Reprocessing of batches that the spec asks for."""
 
-    nonce: str = Field(description="Name of the replay.")
-    state: Literal["Pending", "Running", "Succeeded", "Failed"] = Field(description="State of the replay.")
+    name: str = Field(description="Name of the request.")
+    state: Literal["Pending", "Running", "Succeeded", "Failed"] = Field(description="State of reprocessing.")
     message: str = Field(default="", max_length=1024, description="Reason for waiting or for the failure.")
     output: str = Field(default="", description="Output folder.")
     batches: Count = Field(default=0, description="Batches committed.")
@@ -273,7 +274,9 @@ class SparkStatus(ShownReport):
         default=None, description="What committed batches contain completely. Absent: unknown."
     )
     quarantine: QuarantineStatus | None = Field(default=None, description="Excluded files and events. Absent: none.")
-    replay: BatchReplayStatus | None = Field(default=None, description="The replay. Absent: none requested.")
+    reprocess: ReprocessStatus | None = Field(
+        default=None, description="Reprocessing of batches. Absent: none requested."
+    )
 
 
 class EffectiveStatus(ShownReport):

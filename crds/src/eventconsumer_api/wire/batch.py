@@ -8,8 +8,8 @@ successive batches are contiguous: `ranges[p].first` is the previous manifest's 
 Several attempts may work on a batch, one after the other. Each claims `<prefix>/_attempts/<n>.json` by overwriting it.
 An attempt commits by replacing its claim with the commit record. Storage refuses this if the claim is not the newest,
 so a superseded attempt cannot commit. The record is never overwritten. `_commits/<n>.json` is a copy of that record,
-written by the attempt itself or, if it ended in between, by the next one. A replay of batches has the same blobs in
-`<prefix>/_batch_replays/<nonce>/`, without manifests.
+written by the attempt itself or, if it ended in between, by the next one. Reprocessing of batches has the same blobs in
+`<prefix>/_reprocess/<name>/`, without manifests.
 
 A parallel batch is decided by its attempt in the same way, in any order. The leading host publishes the records of
 parallel batches in the order of their numbers, and adds what continues from the batch before (`BatchCommit.after`).
@@ -178,15 +178,15 @@ def decided(content: bytes) -> BatchCommit | None:
         return None
 
 
-class ReplayOf(Model):
+class ReprocessOf(Model):
     """Batches to process again, one after the other."""
 
-    nonce: str
+    name: str
     first: int = Field(ge=1)
     last: int = Field(ge=1)
 
 
-class KeepAlive(Model):
+class ResidentLimits(Model):
     """Limits of a resident driver: one that stays after a commit and processes the next batches, too."""
 
     seconds: int = Field(ge=1, description="Time without a batch after which the driver ends, seconds.")
@@ -197,8 +197,9 @@ class KeepAlive(Model):
     max_bytes: int | None = Field(
         default=None, ge=0, description="Size of the files of a later batch that it may process, bytes. Absent: any."
     )
-    search_poison: bool = Field(
-        default=False, description="`search_poison` of the first attempt at later batches: spark.retry.attempts is 1."
+    search_unprocessable: bool = Field(
+        default=False,
+        description="`search_unprocessable` of the first attempt at later batches: spark.retry.attempts is 1.",
     )
 
 
@@ -208,7 +209,7 @@ class BatchJob(Model):
     chain: str = Field(min_length=1, description="Identity of the chain, which the manifest must name.")
     resource: ResourceRef = Field(description="The EventConsumer, for messages.")
     application: str = Field(description="Name of the Job or SparkApplication.")
-    number: int = Field(ge=1, description="Number of the batch; in a replay, of the first.")
+    number: int = Field(ge=1, description="Number of the batch; in reprocessing, of the first.")
     attempt: int = Field(default=1, ge=1, description="Number of starts of the batch, including this one.")
     sink: BlobLocation
     output: Output
@@ -217,7 +218,7 @@ class BatchJob(Model):
         description="Credential of the driver at output.body.registry; absent: none.",
         exclude_if=lambda credential: credential is None,  # unknown to drivers of older versions
     )
-    search_poison: bool = Field(
+    search_unprocessable: bool = Field(
         default=False, description="If the batch fails, search the files that make it fail, and exclude them."
     )
     allow_insecure_endpoints: bool = Field(
@@ -235,12 +236,14 @@ class BatchJob(Model):
         description="The batch is parallel, as its manifest says.",
         exclude_if=lambda parallel: not parallel,  # drivers of older versions must not process such a batch
     )
-    keep_alive: KeepAlive | None = Field(
+    resident: ResidentLimits | None = Field(
         default=None,
         description="Stay for the next batches. Absent: end after this one.",
         exclude_if=lambda limits: limits is None,  # unknown to drivers of older versions
     )
-    replay: ReplayOf | None = Field(default=None, description="Process these batches again, instead of the open one.")
+    reprocess: ReprocessOf | None = Field(
+        default=None, description="Process these batches again, instead of the open one."
+    )
 
 
 def manifest_name(prefix: str, number: int) -> str:
@@ -258,9 +261,9 @@ def attempt_name(prefix: str, number: int) -> str:
     return f"{prefix}/_attempts/{number:010d}.json"
 
 
-def replay_prefix(prefix: str, nonce: str) -> str:
-    """The prefix for `commit_name` and `attempt_name` in a replay of batches."""
-    return f"{prefix}/_batch_replays/{nonce}"
+def reprocess_prefix(prefix: str, name: str) -> str:
+    """The prefix for `commit_name` and `attempt_name` in reprocessing of batches."""
+    return f"{prefix}/_reprocess/{name}"
 
 
 def manifest_url(job: BatchJob) -> str:

@@ -115,7 +115,7 @@ class FilesConfig(Model):
     """Format of drained files."""
 
     format: FileFormat = FileFormat.PARQUET
-    layout: FileLayout = FileLayout.SLOTS
+    layout: FileLayout = FileLayout.SEQUENCE_NUMBER
     empty_files: bool = False
 
 
@@ -138,7 +138,7 @@ class BatchConfig(Model):
 class ReplayConfig(Model):
     """The end of a replay. Its start is the starting position, and its destination is the sink."""
 
-    nonce: str = Field(description="Name of the replay.")
+    name: str = Field(description="Name of the replay.")
     to: AwareDatetime | None = Field(default=None, description="Events enqueued before this time; absent: all.")
     partitions: list[str] = Field(default=[], description="Partition ids. Empty: all.")
 

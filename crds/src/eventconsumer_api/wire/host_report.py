@@ -228,10 +228,10 @@ class FleetReport(ShownReport):
 class StorageReport(ShownReport):
     """Storage requests of one host, both containers."""
 
-    calls_per_hour: Rate | None = Field(
+    requests_per_hour: Rate | None = Field(
         default=None, description="Requests at the rate of the last 15 minutes; absent: the host has just started."
     )
-    idle_calls_per_hour: Rate = Field(description="Requests with the present leases and without events.")
+    idle_requests_per_hour: Rate = Field(description="Requests with the present leases and without events.")
 
 
 class HostReport(ShownReport):

@@ -175,19 +175,19 @@ def lease_record_names(folder: str, group: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((f"{folder.rstrip('/')}{LEASE_RECORD}", lease_record_name(folder, group))))
 
 
-def lease_prefix(prefix: str | None, layout: LeaseLayout, namespace: str, hub: str, replay_nonce: str = "") -> str:
+def lease_prefix(prefix: str | None, layout: LeaseLayout, namespace: str, hub: str, replay_name: str = "") -> str:
     """Prefix of the consumer group (layout AzureSdk: of the hub's names) in names of leases.
 
     Args:
-        prefix: `spec.leaseStore.prefix`; None: the default.
+        prefix: `spec.checkpointStore.prefix`; None: the default.
         layout: Layout of the leases.
         namespace: The hub's host name in lower case, without a port.
         hub: The hub's name.
-        replay_nonce: Nonce of a replay, which has separate leases.
+        replay_name: Name of a replay, which has separate leases.
     """
     if prefix is None:
         prefix = "" if layout is LeaseLayout.AZURE_SDK else f"{namespace}/{hub.lower()}/"
-    return prefix.strip() + (f"_replays/{replay_nonce}/" if replay_nonce else "")
+    return prefix.strip() + (f"_replays/{replay_name}/" if replay_name else "")
 
 
 def output_record_name(path: str) -> str:

@@ -45,7 +45,7 @@ def blockers(facts: Facts) -> tuple[Blocker, ...]:
 def _blockers(facts: Facts) -> Iterator[Blocker]:
     for error in facts.errors:
         if error.reason not in {None, Reason.PROGRESSING}:
-            yield Blocker(error.reason or Reason.REFUSED, str(error))
+            yield Blocker(error.reason or Reason.OBJECT_REFUSED, str(error))
     if facts.older_reader:
         yield Blocker(Reason.CONSUMER_GROUP_IN_USE, messages.consumer_group_in_use(facts.older_reader))
     if facts.off not in {Reason.SUSPENDED, Reason.CONSUMER_GROUP_IN_USE}:  # hosts that end report what does not matter
@@ -64,7 +64,7 @@ def _blockers(facts: Facts) -> Iterator[Blocker]:
 def _absent(facts: Facts) -> Iterator[Blocker]:
     """What is expected and has been missing for minutes: pods, ready pods, reports."""
     for each in facts.missing:
-        reason = Reason.HOSTS_FAILING if each.component in _OF_HOSTS else Reason.REFUSED
+        reason = Reason.HOSTS_FAILING if each.component in _OF_HOSTS else Reason.OBJECT_REFUSED
         yield Blocker(reason, messages.pods_missing(each))
     if facts.off:
         return

@@ -1,7 +1,7 @@
 """Every sentence of the status and of Kubernetes Events, from typed facts. Pure.
 
-From top to bottom: hosts, partitions, progress, pods, restarts, lost events, Spark, replays. The messages name the
-thing, the cause and the remedy. docs/reference/conditions.md shows all of them with examples.
+From top to bottom: hosts, partitions, progress, pods, restarts, lost events, Spark, replays, reprocessing. The messages
+name the thing, the cause and the remedy. docs/reference/conditions.md shows all of them with examples.
 """
 
 import re
@@ -58,7 +58,7 @@ from eventconsumer_operator.spark.failures import (
     WaitingCause,
     WorkerLost,
 )
-from eventconsumer_operator.spark.replay import ReplayWait
+from eventconsumer_operator.spark.reprocess import ReprocessWait
 
 NO_ACTION = "No action required"
 AS_SPECIFIED = "All resources match the spec"
@@ -77,7 +77,7 @@ _KILLED = 137
 _NO_LIMIT = re.compile(r"must\s+specify\s[^:]*limits\.cpu")  # of a quota
 _OF_DRIVER = ("spec.spark.driver", "spec.spark.driver.cpuLimit")
 # Fields with the size of a pod, and with its limit of CPU, by component; others have those of hosts.
-_SIZES = {labels.COMPONENT_SPARK: _OF_DRIVER, labels.COMPONENT_BATCH_REPLAY: _OF_DRIVER}
+_SIZES = {labels.COMPONENT_SPARK: _OF_DRIVER, labels.COMPONENT_REPROCESS: _OF_DRIVER}
 _OUT_OF_MEMORY = "the container exceeded its memory limit and was killed: raise spec.pods.resources.limits.memory"
 
 
@@ -547,26 +547,28 @@ def quarantined(found: QuarantineStatus) -> str:
     return f"left out so far: {found.files} files, {found.rows} events in other files; {found.message}"
 
 
-# --- status.replay and status.spark.replay -------------------------------------------------------------------------
+# --- status.replay and status.spark.reprocess -------------------------------------------------------------------------
 
 
-def replay_pending(wait: ReplayWait | None, *, suspended: bool) -> str:
-    """Why the Job of a replay does not exist."""
+def replay_pending(wait: ReprocessWait | None, *, suspended: bool) -> str:
+    """Why the Job of a replay or of reprocessing does not exist."""
     if suspended:
         return "spec.suspend is true"
     match wait:
         case None:
             return "the Job is being created"
-        case ReplayWait(committed=None):
+        case ReprocessWait(committed=None):
             return "waiting for a host of this version to report the committed batches"
-        case ReplayWait(last, committed):
-            return f"batch {last} (spec.spark.replay.to) is not committed yet; the last committed batch is {committed}"
+        case ReprocessWait(last, committed):
+            return (
+                f"batch {last} (spec.spark.reprocess.to) is not committed yet; the last committed batch is {committed}"
+            )
 
 
 def replay_running(
     problems: Iterable[HostProblem], failed: str, pods: Iterable[PodFailure], absent: Iterable[Missing] = ()
 ) -> str:
-    """What delays a replay; empty for nothing.
+    """What delays a replay or reprocessing; empty for nothing.
 
     Args:
         problems: Problems that its host reports.
@@ -579,7 +581,7 @@ def replay_running(
 
 
 def replay_failed(job: str, message: LauncherMessage, failed: str = "") -> str:
-    """The Job of a replay failed.
+    """The Job of a replay or of reprocessing failed.
 
     Args:
         job: Its name.

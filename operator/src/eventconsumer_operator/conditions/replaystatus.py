@@ -1,4 +1,4 @@
-"""Computes status.replay and status.spark.replay. Pure."""
+"""Computes status.replay and status.spark.reprocess. Pure."""
 
 import json
 from typing import Literal
@@ -7,16 +7,16 @@ from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.shared.redaction import redact
 from eventconsumer_api.spec.spark import Spark
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-from eventconsumer_api.v1alpha1.status import BatchReplayStatus, ReplayStatus
+from eventconsumer_api.v1alpha1.status import ReplayStatus, ReprocessStatus
 from eventconsumer_operator.conditions import messages
 from eventconsumer_operator.conditions.facts import host_problem
 from eventconsumer_operator.kube.manifest import controller_uid, name_of
 from eventconsumer_operator.resource.missing import Missing, missing
-from eventconsumer_operator.resource.names import batch_replay_name, replay_name
+from eventconsumer_operator.resource.names import replay_name, reprocess_name
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import pod_failures, termination_message
 from eventconsumer_operator.spark.applications import ApplicationState, application_of
-from eventconsumer_operator.spark.replay import known_success, replay_output, waits
+from eventconsumer_operator.spark.reprocess import known_success, reprocess_output, waits
 
 _MESSAGE_LIMIT = 1024
 _OVER = {"Failed", "Succeeded"}
@@ -27,15 +27,15 @@ def replay_status(observed: Observed, spec: EventConsumerSpec) -> ReplayStatus |
     replay, consumer = spec.replay, observed.consumer
     if replay is None:
         return None
-    name = replay_name(consumer.key, consumer.uid, replay.nonce)
+    name = replay_name(consumer.key, consumer.uid, replay.name)
     job = next((job for job in observed.replays if name_of(job) == name), None)
     before = consumer.status.replay
-    known = before if before and before.nonce == replay.nonce else None
+    known = before if before and before.name == replay.name else None
     if job is None:
         if known and known.state == "Succeeded":
             return known
         waiting = messages.replay_pending(None, suspended=spec.suspend)
-        return ReplayStatus(nonce=replay.nonce, state="Pending", message=waiting)
+        return ReplayStatus(name=replay.name, state="Pending", message=waiting)
     found = application_of(job)
     files, events = _written(observed, job) or (known.files if known else 0, known.events if known else 0)
     state: Literal["Running", "Succeeded", "Failed"] = "Running"
@@ -44,7 +44,7 @@ def replay_status(observed: Observed, spec: EventConsumerSpec) -> ReplayStatus |
         state, message = "Succeeded", ""
     elif found.state is ApplicationState.FAILED:
         state, message = "Failed", messages.replay_failed(name, found.message)
-    return ReplayStatus(nonce=replay.nonce, state=state, message=message[:_MESSAGE_LIMIT], files=files, events=events)
+    return ReplayStatus(name=replay.name, state=state, message=message[:_MESSAGE_LIMIT], files=files, events=events)
 
 
 def _pods(observed: Observed, job: Manifest) -> list[Manifest]:
@@ -82,22 +82,22 @@ def _written(observed: Observed, job: Manifest) -> tuple[int, int] | None:
     return None
 
 
-def batch_replay_status(observed: Observed, spark: Spark, *, suspended: bool) -> BatchReplayStatus | None:
-    """Progress of the replay of batches; None where none is requested."""
-    replay, consumer = spark.replay, observed.consumer
-    if replay is None or spark.output is None:
+def reprocess_status(observed: Observed, spark: Spark, *, suspended: bool) -> ReprocessStatus | None:
+    """Progress of reprocessing; None where none is requested."""
+    reprocess, consumer = spark.reprocess, observed.consumer
+    if reprocess is None or spark.output is None:
         return None
-    name = batch_replay_name(consumer.key, consumer.uid, replay.nonce)
-    output = replay_output(spark.output.path, replay.nonce)
-    job = next((job for job in observed.batch_replays if name_of(job) == name), None)
-    known = known_success(observed, replay)
+    name = reprocess_name(consumer.key, consumer.uid, reprocess.name)
+    output = reprocess_output(spark.output.path, reprocess.name)
+    job = next((job for job in observed.reprocess_jobs if name_of(job) == name), None)
+    known = known_success(observed, reprocess)
     if job is None:
         if known:
             return known
-        waiting = messages.replay_pending(waits(observed, replay), suspended=suspended)
-        return BatchReplayStatus(nonce=replay.nonce, state="Pending", message=waiting, output=output)
+        waiting = messages.replay_pending(waits(observed, reprocess), suspended=suspended)
+        return ReprocessStatus(name=reprocess.name, state="Pending", message=waiting, output=output)
     found = application_of(job)
-    pods = [pod for pod in observed.batch_replay_pods if controller_uid(pod) == found.uid]
+    pods = [pod for pod in observed.reprocess_pods if controller_uid(pod) == found.uid]
     living = _living(pods)
     failed = next((text for pod in reversed(pods) if pod not in living and (text := termination_message(pod))), "")
     state: Literal["Running", "Succeeded", "Failed"] = "Running"
@@ -110,8 +110,8 @@ def batch_replay_status(observed: Observed, spark: Spark, *, suspended: bool) ->
         batches, rows = next(filter(None, found_totals), before)
     elif found.state is ApplicationState.FAILED:
         state, message = "Failed", messages.replay_failed(name, found.message, failed)
-    return BatchReplayStatus(
-        nonce=replay.nonce,
+    return ReprocessStatus(
+        name=reprocess.name,
         state=state,
         message=redact(message)[:_MESSAGE_LIMIT],
         output=output,

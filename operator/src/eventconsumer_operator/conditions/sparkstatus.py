@@ -17,7 +17,7 @@ from eventconsumer_api.v1alpha1.status import (
 )
 from eventconsumer_api.wire.host_report import FleetReport
 from eventconsumer_operator.conditions import messages
-from eventconsumer_operator.conditions.replaystatus import batch_replay_status
+from eventconsumer_operator.conditions.replaystatus import reprocess_status
 from eventconsumer_operator.resource.names import application_name
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.applications import drivers_of
@@ -45,10 +45,10 @@ def spark_status(observed: Observed, plan: SparkPlan | None, *, started: bool) -
     spark = plan.spec.spark
     if spark is None or not spark.enabled:
         return None
-    replay = {"replay": batch_replay_status(observed, spark, suspended=plan.spec.suspend)}
+    reprocess = {"reprocess": reprocess_status(observed, spark, suspended=plan.spec.suspend)}
     memory = previous or SparkStatus()
     if fleet is None:
-        return memory.model_copy(update=replay)
+        return memory.model_copy(update=reprocess)
     numbers = SparkStatus(
         pending_files=fleet.pending_files,
         pending_bytes=fleet.pending_bytes,
@@ -58,7 +58,7 @@ def spark_status(observed: Observed, plan: SparkPlan | None, *, started: bool) -
         watermark=_watermark(fleet),
     )
     batch = _of_batch(observed, plan, spark, started=started) if fleet.open_batch else _of_rest(observed, fleet, memory)
-    return numbers.model_copy(update=replay | batch)
+    return numbers.model_copy(update=reprocess | batch)
 
 
 def _of_rest(observed: Observed, fleet: FleetReport, memory: SparkStatus) -> dict[str, object]:

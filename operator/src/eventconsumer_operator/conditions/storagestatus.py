@@ -18,15 +18,15 @@ def storage_status(observed: Observed) -> StorageStatus:
     """The new estimates."""
     before = observed.consumer.status.storage
     if not observed.pods:
-        return StorageStatus(calls_per_month=0, idle_calls_per_month=0) if _known(before) else before
+        return StorageStatus(requests_per_month=0, idle_requests_per_month=0) if _known(before) else before
     reports = [report.storage for report in observed.reports.values()]
     if len(reports) < len(observed.pods) or not all(reports):
         return before
     told = [report for report in reports if report is not None]
     return StorageStatus(
-        calls_per_month=_steady(_month(report.calls_per_hour for report in told), before.calls_per_month),
-        idle_calls_per_month=_steady(
-            _month(report.idle_calls_per_hour for report in told), before.idle_calls_per_month
+        requests_per_month=_steady(_month(report.requests_per_hour for report in told), before.requests_per_month),
+        idle_requests_per_month=_steady(
+            _month(report.idle_requests_per_hour for report in told), before.idle_requests_per_month
         ),
     )
 

@@ -106,7 +106,7 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
             *((run_as(probe_set(observed, spec, config, image), account),) if is_probing(scaling) else ()),
         ),
         spark=spark,
-        jobs=tuple(filter(None, (spark.started, spark.replay, replay and run_as(replay, account)))),
+        jobs=tuple(filter(None, (spark.started, spark.reprocess, replay and run_as(replay, account)))),
         deleted=(
             *spark.deleted,
             *orphans(observed, settings),

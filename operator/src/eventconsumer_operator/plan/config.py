@@ -1,8 +1,8 @@
 """Resolves a spec into the HostConfig that hosts read: defaults filled, names fixed, credentials as paths. Pure."""
 
 from eventconsumer_api.kube.mounts import (
+    CHECKPOINT_SECRET,
     HUB_SECRET,
-    LEASE_SECRET,
     SINK_SECRET,
     credential,
     notices_config,
@@ -37,16 +37,16 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
         ),
         leases=LeaseConfig(
             location=LeaseLocation(
-                storage_account_url=spec.lease_store.storage_account_url,
-                storage_api_version=spec.lease_store.storage_api_version,
-                container=spec.lease_store.container,
-                prefix=spec.lease_store.prefix,
-                credential=credential("spec.leaseStore", LEASE_SECRET, spec.lease_store.authentication),
+                storage_account_url=spec.checkpoint_store.storage_account_url,
+                storage_api_version=spec.checkpoint_store.storage_api_version,
+                container=spec.checkpoint_store.container,
+                prefix=spec.checkpoint_store.prefix,
+                credential=credential("spec.checkpointStore", CHECKPOINT_SECRET, spec.checkpoint_store.authentication),
             ),
-            layout=spec.lease_store.layout,
-            dialect=spec.lease_store.dialect,
-            shared=spec.lease_store.shared,
-            duration_seconds=spec.lease_store.lease_duration_seconds,
+            layout=spec.checkpoint_store.layout,
+            dialect=spec.checkpoint_store.dialect,
+            shared=spec.checkpoint_store.shared,
+            duration_seconds=spec.checkpoint_store.lease_duration_seconds,
         ),
         starting_position=spec.starting_position,
         processing=spec.processing.for_hosts(),

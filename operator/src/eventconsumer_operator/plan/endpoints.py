@@ -36,7 +36,7 @@ def check_endpoints(spec: EventConsumerSpec, settings: Settings) -> None:
     if settings.allow_insecure_endpoints:
         return
     for field, url in (
-        ("spec.leaseStore.storageAccountUrl", spec.lease_store.storage_account_url),
+        ("spec.checkpointStore.storageAccountUrl", spec.checkpoint_store.storage_account_url),
         ("spec.sink.storageAccountUrl", spec.sink.storage_account_url),
     ):
         if url is None:
@@ -69,7 +69,7 @@ def _check_ports(spec: EventConsumerSpec) -> None:
     output = spec.spark.output if spec.spark else None
     registry = output.body.registry if output else None
     for field, url in (
-        ("spec.leaseStore.storageAccountUrl", spec.lease_store.storage_account_url),
+        ("spec.checkpointStore.storageAccountUrl", spec.checkpoint_store.storage_account_url),
         ("spec.sink.storageAccountUrl", spec.sink.storage_account_url),
         ("spec.sink.notices.url", spec.sink.notices.url if spec.sink.notices else None),
         ("spec.proxy.url", spec.proxy.url if spec.proxy else None),

@@ -101,7 +101,7 @@ def decide(view: View, scaling: Scaling, before: ScalingStatus | None) -> Scalin
     if late:
         return _rise(step, late, target)
     if not view.known or max(lateness.values(), default=0.0) > target * CALM_SHARE:
-        return before.model_copy(update={"calm_since": None})
+        return before.model_copy(update={"no_lag_since": None})
     return _fall(step, view.lags, scaling)
 
 
@@ -143,43 +143,43 @@ def _awake(step: _Step) -> ScalingStatus:
     behind = sum(bool(lag.events) for lag in (view.lags or {}).values())
     if behind:
         reason = f"events arrived in {_partitions(behind)}"
-        return step.to(1, reason, calm_since=None, late_seconds=None, unknown_since=None)
+        return step.to(1, reason, no_lag_since=None, scale_up_lag_seconds=None, unknown_since=None)
     if view.known:
         return before.model_copy(update={"unknown_since": None})
     since = before.unknown_since or view.now
     if view.now - since < UNKNOWN:
         return before.model_copy(update={"unknown_since": since})
     reason = "the probe does not report the lag of all partitions"
-    return step.to(1, reason, calm_since=None, late_seconds=None, unknown_since=since)
+    return step.to(1, reason, no_lag_since=None, scale_up_lag_seconds=None, unknown_since=since)
 
 
 def _rise(step: _Step, late: Mapping[str, float], target: float) -> ScalingStatus:
     before, view = step.before, step.view
     assert before is not None  # noqa: S101 - a decision exists
-    hold = before.model_copy(update={"calm_since": None})
+    hold = before.model_copy(update={"no_lag_since": None})
     current, worst = before.replicas, max(late.values())
     sharing = len(late) - len({view.owners.get(partition, partition) for partition in late})
     useful = max(len(late), current + sharing)
     wanted = min(2 * current, math.ceil(current * worst / target), useful, step.most)
     passed = step.since_change()
-    first = before.late_seconds is None
+    first = before.scale_up_lag_seconds is None
     patience = timedelta(0) if first else STEP + timedelta(seconds=view.normal_seconds)
     if wanted <= current or passed < patience or (view.ready < current and passed < START):
         return hold
-    gained = 0.0 if before.late_seconds is None else before.late_seconds - worst
+    gained = 0.0 if before.scale_up_lag_seconds is None else before.scale_up_lag_seconds - worst
     if gained > 0 and (worst - target) * passed.total_seconds() / gained <= CATCH_UP_SECONDS:
         return hold
-    memory: dict[str, object] = {"calm_since": None, "late_seconds": math.ceil(worst)}
+    memory: dict[str, object] = {"no_lag_since": None, "scale_up_lag_seconds": math.ceil(worst)}
     if gained <= 0:  # otherwise they were enough, but slow
-        memory |= {"too_few": current, "too_few_time": view.now}
+        memory |= {"insufficient_replicas": current, "insufficient_replicas_time": view.now}
     return step.to(wanted, f"{_partitions(len(late))} more than {target:.0f} s late", **memory)
 
 
 def _fall(step: _Step, lags: Mapping[str, PartitionLag], scaling: Scaling) -> ScalingStatus:
     before, now = step.before, step.view.now
     assert before is not None  # noqa: S101 - a decision exists
-    since = before.calm_since or now
-    calm = before.model_copy(update={"calm_since": since, "late_seconds": None})
+    since = before.no_lag_since or now
+    calm = before.model_copy(update={"no_lag_since": since, "scale_up_lag_seconds": None})
     cooldown = timedelta(seconds=scaling.lag.cooldown_seconds)
     # The effect of the last change is visible only in files written since.
     if now - since < cooldown or step.since_change() < cooldown + timedelta(seconds=step.view.normal_seconds):
@@ -188,16 +188,25 @@ def _fall(step: _Step, lags: Mapping[str, PartitionLag], scaling: Scaling) -> Sc
     quiet = now - (step.view.last_enqueued_time or since)
     done = not any(lag.events for lag in lags.values())
     if step.least == 0 and done and quiet >= idle and before.unknown_since is None:
-        return step.to(0, f"no events arrived for {scaling.lag.idle_seconds} s", calm_since=since, late_seconds=None)
-    memory: dict[str, object] = {"calm_since": since, "late_seconds": None}
+        return step.to(
+            0, f"no events arrived for {scaling.lag.idle_seconds} s", no_lag_since=since, scale_up_lag_seconds=None
+        )
+    memory: dict[str, object] = {"no_lag_since": since, "scale_up_lag_seconds": None}
     fewer = max(1, step.least, before.replicas - max(1, before.replicas // 4))
-    if before.too_few is not None and before.too_few_time is not None and fewer <= before.too_few:
-        held_until = before.too_few_time + cooldown * HOLD_COOLDOWNS
+    if (
+        before.insufficient_replicas is not None
+        and before.insufficient_replicas_time is not None
+        and fewer <= before.insufficient_replicas
+    ):
+        held_until = before.insufficient_replicas_time + cooldown * HOLD_COOLDOWNS
         if now < held_until:
-            fewer = before.too_few + 1
+            fewer = before.insufficient_replicas + 1
         else:  # try the number that was too few; lower numbers only after this trial
-            fewer = before.too_few
-            memory |= {"too_few": fewer - 1, "too_few_time": now - cooldown * (HOLD_COOLDOWNS - TRIAL_COOLDOWNS)}
+            fewer = before.insufficient_replicas
+            memory |= {
+                "insufficient_replicas": fewer - 1,
+                "insufficient_replicas_time": now - cooldown * (HOLD_COOLDOWNS - TRIAL_COOLDOWNS),
+            }
     if fewer >= before.replicas:
         return calm
     return step.to(fewer, f"no partition was late for {scaling.lag.cooldown_seconds} s", **memory)

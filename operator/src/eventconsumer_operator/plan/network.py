@@ -39,7 +39,7 @@ from eventconsumer_operator.resource.names import (
 from eventconsumer_operator.resource.observed import Consumer, Observed
 from eventconsumer_operator.settings import Settings
 
-SPARK_COMPONENTS = (labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY)
+SPARK_COMPONENTS = (labels.COMPONENT_SPARK, labels.COMPONENT_REPROCESS)
 COMPONENTS = (labels.COMPONENT_HOST, labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY, labels.COMPONENT_TOOL)
 OPERATOR_LABELS = {labels.LABEL_NAME: APPLICATION, labels.LABEL_COMPONENT: "operator"}
 _HTTPS = 443

@@ -63,7 +63,7 @@ def _check_prefix(field: str, name: str, prefixes: tuple[str, ...], kind: str, s
 def _credentials(spec: EventConsumerSpec) -> Iterator[tuple[str, str]]:
     for part, authentication in (
         ("spec.eventHub", spec.event_hub.authentication),
-        ("spec.leaseStore", spec.lease_store.authentication),
+        ("spec.checkpointStore", spec.checkpoint_store.authentication),
         ("spec.sink", spec.sink.authentication),
     ):
         if secret := authentication.connection_string_secret_ref:

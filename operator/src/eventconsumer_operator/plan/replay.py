@@ -1,6 +1,6 @@
 """A replay of events: a Job whose pod is a host that reads retained events up to an end, into its own folder. Pure.
 
-The Job's name is a function of the resource's uid and the replay's nonce. A new Job of the same replay continues where
+The Job's name is a function of the resource's uid and the replay's name. A new Job of the same replay continues where
 the last one stopped, so no event is written twice. The status remembers a success, so the replay is not repeated when
 its Job is deleted.
 """
@@ -25,13 +25,13 @@ from eventconsumer_operator.spark.applications import application_of
 FOLDER = "_replays"
 KEEP_FINISHED_SECONDS = 3600  # to read the log; a failed replay is tried again afterwards
 ATTEMPTS = 20  # pods may be evicted often; problems that need a user are in the status
-_RECEIVING = {"source", "max_batch_size", "prefetch", "max_wait_seconds", "buffer_bytes"}  # no checkpoints
+_RECEIVING = {"client", "max_batch_size", "prefetch_count", "max_wait_seconds", "buffer_bytes"}  # no checkpoints
 _HANDLING = {"handler", "handler_mode", "handler_attempts", "image"}
 
 
 def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
     """The configuration of the replay's host: that of the hosts with another consumer group, folder and end."""
-    place = f"{FOLDER}/{replay.nonce}"
+    place = f"{FOLDER}/{replay.name}"
     leases, sink, hub = config.leases, config.sink, config.event_hub
     by_time = StartingPosition(type=PositionType.ENQUEUED_TIME, enqueued_time=replay.from_)
     # The handler has already processed these events; but one that transforms them decides what is in files.
@@ -48,7 +48,7 @@ def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
             "table": None,
             "notices": None,
             "retention": None,
-            "replay": ReplayConfig(nonce=replay.nonce, to=replay.to, partitions=replay.partitions),
+            "replay": ReplayConfig(name=replay.name, to=replay.to, partitions=replay.partitions),
         }
     )
 
@@ -69,7 +69,7 @@ def replay_job(observed: Observed, spec: EventConsumerSpec, config: HostConfig, 
     replay, consumer = spec.replay, observed.consumer
     if replay is None or spec.suspend or _succeeded(observed, replay):
         return None
-    name = replay_name(consumer.key, consumer.uid, replay.nonce)
+    name = replay_name(consumer.key, consumer.uid, replay.name)
     if any(name_of(job) == name for job in observed.replays):
         return None
     template = host_template(
@@ -98,7 +98,7 @@ def replay_job(observed: Observed, spec: EventConsumerSpec, config: HostConfig, 
 def unwanted_replays(observed: Observed, spec: EventConsumerSpec) -> tuple[Manifest, ...]:
     """Running Jobs of replays that the spec no longer requests. A suspension does not end a running Job."""
     consumer = observed.consumer
-    wanted = replay_name(consumer.key, consumer.uid, spec.replay.nonce) if spec.replay else ""
+    wanted = replay_name(consumer.key, consumer.uid, spec.replay.name) if spec.replay else ""
     return tuple(
         job
         for job in observed.replays
@@ -108,4 +108,4 @@ def unwanted_replays(observed: Observed, spec: EventConsumerSpec) -> tuple[Manif
 
 def _succeeded(observed: Observed, replay: Replay) -> bool:
     known = observed.consumer.status.replay
-    return known is not None and known.nonce == replay.nonce and known.state == "Succeeded"
+    return known is not None and known.name == replay.name and known.state == "Succeeded"

@@ -46,7 +46,7 @@ def objects_of(store: Store, key: Key) -> Observed | None:
     own_applications = tuple(_owned(applications, {consumer.uid}))
     own_jobs = _owned(jobs, {consumer.uid})
     replays = tuple(job for job in own_jobs if _is_of(job, labels.COMPONENT_REPLAY))
-    batch_replays = tuple(job for job in own_jobs if _is_of(job, labels.COMPONENT_BATCH_REPLAY))
+    reprocess_jobs = tuple(job for job in own_jobs if _is_of(job, labels.COMPONENT_REPROCESS))
     spark_pods = [pod for pod in pods if _is_of(pod, labels.COMPONENT_SPARK)]
     # With some launchers the resource, not the application, owns the driver pod.
     drivers = tuple(_owned(spark_pods, {*_uids(own_applications), consumer.uid}))
@@ -64,8 +64,8 @@ def objects_of(store: Store, key: Key) -> Observed | None:
         drivers=drivers,
         executors=tuple(_owned(spark_pods, _uids(drivers))),
         probes=probes,
-        batch_replays=batch_replays,
-        batch_replay_pods=tuple(_owned(pods, _uids(batch_replays))),
+        reprocess_jobs=reprocess_jobs,
+        reprocess_pods=tuple(_owned(pods, _uids(reprocess_jobs))),
         replays=replays,
         replay_pods=tuple(_owned(pods, _uids(replays))),
     )

@@ -87,7 +87,7 @@ def _counts(observed: Observed) -> Iterator[tuple[Manifest, str, int, int]]:
     for component, jobs, pods in (
         (labels.COMPONENT_SPARK, observed.applications, observed.drivers),
         (labels.COMPONENT_REPLAY, observed.replays, observed.replay_pods),
-        (labels.COMPONENT_BATCH_REPLAY, observed.batch_replays, observed.batch_replay_pods),
+        (labels.COMPONENT_REPROCESS, observed.reprocess_jobs, observed.reprocess_pods),
     ):
         with_pod = {controller_uid(pod) for pod in pods if not _is_over(pod)}
         for job in jobs:

@@ -18,7 +18,7 @@ HOST_SUFFIX = "-host"
 _APPLICATION_NAME_PART = 28
 _APPLICATION_NAME_LIMIT = 51  # launchers add up to 12 characters for pods and services, and 63 is the limit
 _REPLAY_NAME_PART = 25  # <25>-<8>-r-<20>
-_BATCH_REPLAY_NAME_PART = 24  # <24>-<8>-br-<20>
+_REPROCESS_NAME_PART = 24  # <24>-<8>-rp-<20>
 
 
 def host_name(key: Key) -> str:
@@ -48,14 +48,14 @@ def application_name(key: Key, uid: str, batch: int, attempt: int) -> str:
     return key.name[:part].rstrip("-.") + rest
 
 
-def replay_name(key: Key, uid: str, nonce: str) -> str:
+def replay_name(key: Key, uid: str, name: str) -> str:
     """Name of the Job of a replay: at most 57 characters, because the names of its pods are longer."""
-    return f"{key.name[:_REPLAY_NAME_PART].rstrip('-')}-{uid[:8]}-r-{nonce}"
+    return f"{key.name[:_REPLAY_NAME_PART].rstrip('-')}-{uid[:8]}-r-{name}"
 
 
-def batch_replay_name(key: Key, uid: str, nonce: str) -> str:
-    """Name of the Job of a replay of batches: at most 57 characters, because the names of its pods are longer."""
-    return f"{key.name[:_BATCH_REPLAY_NAME_PART].rstrip('-.')}-{uid[:8]}-br-{nonce}"
+def reprocess_name(key: Key, uid: str, name: str) -> str:
+    """Name of a Job that reprocesses batches: at most 57 characters, because the names of its pods are longer."""
+    return f"{key.name[:_REPROCESS_NAME_PART].rstrip('-.')}-{uid[:8]}-rp-{name}"
 
 
 def selector(key: Key, component: str) -> dict[str, str]:

@@ -75,8 +75,8 @@ class Observed:
         executors: Spark executor pods of those drivers.
         probes: The pod of the probe, if it exists.
         reports: Reports of hosts and probe by pod name; pods that did not answer are absent.
-        batch_replays: Jobs of replays of batches of this resource.
-        batch_replay_pods: Driver pods of those Jobs.
+        reprocess_jobs: Jobs of this resource that reprocess batches.
+        reprocess_pods: Driver pods of those Jobs.
         replays: Jobs of replays of this resource.
         replay_pods: Pods of those Jobs.
         replay_reports: Their reports, by pod name.
@@ -93,8 +93,8 @@ class Observed:
     executors: tuple[Manifest, ...] = ()
     probes: tuple[Manifest, ...] = ()
     reports: Mapping[str, HostReport] = field(default_factory=dict)
-    batch_replays: tuple[Manifest, ...] = ()
-    batch_replay_pods: tuple[Manifest, ...] = ()
+    reprocess_jobs: tuple[Manifest, ...] = ()
+    reprocess_pods: tuple[Manifest, ...] = ()
     replays: tuple[Manifest, ...] = ()
     replay_pods: tuple[Manifest, ...] = ()
     replay_reports: Mapping[str, HostReport] = field(default_factory=dict)

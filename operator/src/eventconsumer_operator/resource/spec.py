@@ -43,7 +43,7 @@ def parse_spec(raw: Mapping[str, Any]) -> EventConsumerSpec:
         raise SpecError(path, f"{cause}; correct the field, or install the CRD of this operator's version") from error
     for field, authentication in (
         ("spec.eventHub", spec.event_hub.authentication),
-        ("spec.leaseStore", spec.lease_store.authentication),
+        ("spec.checkpointStore", spec.checkpoint_store.authentication),
         ("spec.sink", spec.sink.authentication),
     ):
         _check_authentication(f"{field}.authentication", authentication)

@@ -267,5 +267,5 @@ def _is_left_over(application: Application, fleet: FleetReport, spark: Spark, no
         return False
     if application.resident and fleet.open_batch:
         return False
-    idle = timedelta(seconds=spark.keep_alive_seconds) if application.resident else timedelta()
+    idle = timedelta(seconds=spark.idle_timeout_seconds) if application.resident else timedelta()
     return now - commit.committed_at > idle + _LEFTOVER_GRACE

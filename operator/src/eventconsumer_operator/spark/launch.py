@@ -75,7 +75,7 @@ class Launch:
     @property
     def deadline_seconds(self) -> int:
         """Time after which Kubernetes stops the driver, seconds. The operator stops a resident driver that hangs."""
-        return self.spark.timeout_seconds + (RESIDENT_SECONDS if self.batch.keep_alive else 0)
+        return self.spark.timeout_seconds + (RESIDENT_SECONDS if self.batch.resident else 0)
 
     @property
     def first_executors(self) -> int:
@@ -91,7 +91,7 @@ class Launch:
         executor for ever by default. Source: "Dynamic Allocation" in Spark's configuration page.
         """
         executor = self.spark.executor
-        if executor.min_instances is None and self.batch.keep_alive is None:
+        if executor.min_instances is None and self.batch.resident is None:
             return {}
         return {
             "spark.dynamicAllocation.enabled": "true",
@@ -132,8 +132,8 @@ def proxy_properties(launch: Launch) -> dict[str, str]:
 
 def driver_environment(launch: Launch) -> list[dict[str, Any]]:
     """Environment of every driver; it contains no secret."""
-    # A replay has several manifests, which the driver finds itself.
-    one = launch.batch.replay is None
+    # Reprocessing has several manifests, which the driver finds itself.
+    one = launch.batch.reprocess is None
     variables = proxy_environment(launch.config.proxy)
     return [
         *(plain(name, value) for name, value in variables.items()),

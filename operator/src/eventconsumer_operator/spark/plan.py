@@ -4,7 +4,7 @@ One batch is open at a time, or up to `spark.batch.inFlight`, each with one atte
 commit records, through the leading host, and never from applications or pods. Finished applications are kept for a
 while, for their logs.
 
-With `spark.keepAliveSeconds` a driver is resident: it processes later batches, too. Its application has an annotation
+With `spark.idleTimeoutSeconds` a driver is resident: it processes later batches, too. Its application has an annotation
 with the digest of the manifest that a first attempt would have. A resident driver with another digest is outdated: it
 is deleted, unless it works on the batch for which it was started. A suspension deletes every resident driver.
 """
@@ -19,9 +19,9 @@ from typing import Literal
 from eventconsumer_api.kube import labels
 from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_api.kube.mounts import registry_credential
-from eventconsumer_api.spec.spark import History, Launcher, PoisonFiles, Spark, SparkMode
+from eventconsumer_api.spec.spark import History, Launcher, Spark, SparkMode, UnprocessableFiles
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
-from eventconsumer_api.wire.batch import BatchJob, KeepAlive
+from eventconsumer_api.wire.batch import BatchJob, ResidentLimits
 from eventconsumer_api.wire.host_config import Credential, HostConfig
 from eventconsumer_api.wire.host_report import BatchReport, FleetReport
 from eventconsumer_operator.errors import SpecError
@@ -35,7 +35,7 @@ from eventconsumer_operator.spark.applications import Application, ApplicationSt
 from eventconsumer_operator.spark.attempts import Attempts, attempts
 from eventconsumer_operator.spark.conf import checked_conf
 from eventconsumer_operator.spark.launch import RESIDENT_SECONDS, Launch, Parts
-from eventconsumer_operator.spark.replay import replay_job, unwanted_replays
+from eventconsumer_operator.spark.reprocess import reprocess_job, unwanted_reprocess
 
 LAUNCHERS: Mapping[Launcher, Callable[[Launch], Manifest]] = {
     Launcher.NATIVE: native.application,
@@ -61,7 +61,7 @@ class SparkPlan:
         in_flight: Maximum number of applications that run at a time.
         kinds: Kinds of applications that may exist.
         deleted: Applications to delete.
-        replay: The Job of a replay of batches to create; None: none.
+        reprocess: The Job to create that reprocesses batches; None: none.
     """
 
     spec: EventConsumerSpec
@@ -73,7 +73,7 @@ class SparkPlan:
     in_flight: int = 1
     kinds: tuple[Kind, ...] = (JOB,)
     deleted: tuple[Manifest, ...] = ()
-    replay: Manifest | None = None
+    reprocess: Manifest | None = None
 
 
 def orphans(observed: Observed, settings: Settings) -> tuple[Manifest, ...]:
@@ -90,7 +90,7 @@ def spark_plan(observed: Observed, spec: EventConsumerSpec, config: HostConfig, 
     spark, fleet = spec.spark, observed.fleet
     if spark is None or not spark.enabled or spark.output is None:
         return SparkPlan(
-            spec, config.sink.credential, deleted=(*_unfinished(observed), *unwanted_replays(observed, None))
+            spec, config.sink.credential, deleted=(*_unfinished(observed), *unwanted_reprocess(observed, None))
         )
     if spark.launcher not in (Launcher.NATIVE, *settings.spark_launchers):
         raise SpecError(
@@ -129,9 +129,9 @@ def spark_plan(observed: Observed, spec: EventConsumerSpec, config: HostConfig, 
         kinds=(JOB, *(KINDS_OF_LAUNCHERS[launcher] for launcher in settings.spark_launchers)),
         deleted=(
             *_given_up(observed, state, spark, _outdated_residents(state, fleet, digest, suspended=spec.suspend)),
-            *unwanted_replays(observed, spark.replay),
+            *unwanted_reprocess(observed, spark.reprocess),
         ),
-        replay=replay_job(observed, made_of) if not spec.suspend else None,
+        reprocess=reprocess_job(observed, made_of) if not spec.suspend else None,
     )
 
 
@@ -155,9 +155,9 @@ def launch_of(parts: Parts, batch: BatchReport, attempt: int) -> Launch:
             registry=registry_credential(parts.output.body.registry),
             allow_insecure_endpoints=parts.config.allow_insecure_endpoints,
             storage_suffixes=parts.config.storage_suffixes,
-            search_poison=_searches_poison(spark, attempt),
+            search_unprocessable=_searches_unprocessable(spark, attempt),
             parallel=batch.parallel,
-            keep_alive=keep_alive(spark, local=local),
+            resident=resident(spark, local=local),
         ),
         config=parts.config,
         name=name,
@@ -169,23 +169,23 @@ def launch_of(parts: Parts, batch: BatchReport, attempt: int) -> Launch:
     )
 
 
-def keep_alive(spark: Spark, *, local: bool) -> KeepAlive | None:
+def resident(spark: Spark, *, local: bool) -> ResidentLimits | None:
     """Limits of a resident driver; None: the driver ends with its batch."""
-    if not spark.keep_alive_seconds:
+    if not spark.idle_timeout_seconds:
         return None
     # A larger batch gets a driver with executors.
     is_limited = local and spark.mode is SparkMode.AUTO
-    return KeepAlive(
-        seconds=spark.keep_alive_seconds,
+    return ResidentLimits(
+        seconds=spark.idle_timeout_seconds,
         max_age_seconds=RESIDENT_SECONDS,
         max_bytes=spark.local_max_bytes if is_limited else None,
-        search_poison=_searches_poison(spark, 1),
+        search_unprocessable=_searches_unprocessable(spark, 1),
     )
 
 
 def resident_digest(parts: Parts) -> str:
     """Digest of all properties of applications with a resident driver; empty: they have none, or it is unknown."""
-    if not parts.spark.keep_alive_seconds or not parts.chain:
+    if not parts.spark.idle_timeout_seconds or not parts.chain:
         return ""
     first = BatchReport(number=1, files=0, bytes=0, events=0, reason="")
     manifest = LAUNCHERS[parts.spark.launcher](launch_of(parts, first, 1))
@@ -218,8 +218,8 @@ def outdated(
     )
 
 
-def _searches_poison(spark: Spark, attempt: int) -> bool:
-    return spark.poison_files is PoisonFiles.QUARANTINE and attempt >= spark.retry.attempts
+def _searches_unprocessable(spark: Spark, attempt: int) -> bool:
+    return spark.unprocessable_files is UnprocessableFiles.QUARANTINE and attempt >= spark.retry.attempts
 
 
 def _manifest(launch: Launch, digest: str) -> Manifest:

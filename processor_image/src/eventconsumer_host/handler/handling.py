@@ -91,7 +91,7 @@ class HandlerDependencies:
     metrics: Metrics
     rng: Random
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
-    mode: HandlerMode = HandlerMode.PRECEDE
+    mode: HandlerMode = HandlerMode.PASS_THROUGH
 
 
 @dataclass(frozen=True, slots=True)

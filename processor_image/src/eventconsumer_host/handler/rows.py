@@ -57,7 +57,7 @@ def rows_of(result: object, events: EventBatch, mode: HandlerMode) -> EventBatch
     if not is_table:
         raise InvalidRows(
             f"process_events returned {'None' if result is None else f'a {type(result).__name__}'}, but "
-            "processing.handlerMode is Transform: return a pyarrow.Table with the rows to keep, or set Precede"
+            "processing.handlerMode is Transform: return a pyarrow.Table with the rows to keep, or set PassThrough"
         )
     table = result if isinstance(result, pa.Table) else pa.Table.from_batches([result])
     _check_names(table.column_names)

@@ -35,7 +35,7 @@ from eventconsumer_host.host.registration import Registration, receiver_of, regi
 from eventconsumer_host.host.replay import BoundedHub, Totals, completed, totals
 from eventconsumer_host.host.storagecalls import StorageCalls, idle_per_hour
 from eventconsumer_host.identity.records import lease_record, restore_lease_record, until_moved
-from eventconsumer_host.lease.layouts import lease_store
+from eventconsumer_host.lease.layouts import checkpoint_store
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.partition.dependencies import PumpDependencies
 from eventconsumer_host.partition.manager import PartitionManager
@@ -71,7 +71,7 @@ class Host:
         self._clock = clock
         self._metrics = Metrics()
         self._messages = OperatorMessages(config.resource.path, fleet_key, self._metrics, clock)
-        self._storage_calls = StorageCalls(self._metrics.observe_storage, clock)
+        self._storage_requests = StorageCalls(self._metrics.observe_storage, clock)
         self._heartbeat = Heartbeat(clock)
         self._stop = asyncio.Event()
         self._state = HostState.STARTING
@@ -99,7 +99,7 @@ class Host:
         try:
             while not self._stop.is_set():
                 seen = fingerprint(self._credentials())
-                registered = await register(self._config, self._storage_calls.observe, pod_of(self._owner))
+                registered = await register(self._config, self._storage_requests.observe, pod_of(self._owner))
                 self._heartbeat.beat()
                 if isinstance(registered, Registration):
                     await self._run_registered(registered, seen)
@@ -148,7 +148,7 @@ class Host:
             writes=3600 / STEP.total_seconds() if leads else 0.0,
             rarity=partitions.rarity if partitions else 1.0,
         )
-        return StorageReport(calls_per_hour=self._storage_calls.per_hour(), idle_calls_per_hour=idle)
+        return StorageReport(requests_per_hour=self._storage_requests.per_hour(), idle_requests_per_hour=idle)
 
     def _credentials(self) -> Collection[Credential]:
         return credentials(self._config).values()
@@ -198,7 +198,7 @@ class Host:
             handler=self._handlers(registration, era, rng),
             chain=registration.chain,
         )
-        leases = lease_store(config, info, registration.leases, self._clock)
+        leases = checkpoint_store(config, info, registration.leases, self._clock)
         partitions = self._partitions = PartitionManager(deps, leases, chain, self._messages)
         leader = self._leader = Leader(
             deps,

@@ -30,7 +30,7 @@ from eventconsumer_host.batch.measure import Measure, eras_of, segments_of
 from eventconsumer_host.batch.watermark import WatermarkFile
 from eventconsumer_host.host.health import HealthServer, Heartbeat
 from eventconsumer_host.host.registration import Registration, register
-from eventconsumer_host.lease.layouts import lease_store
+from eventconsumer_host.lease.layouts import checkpoint_store
 from eventconsumer_host.lease.model import Listing
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.sink.slots import utc_now
@@ -121,7 +121,7 @@ class Probe:
         """Measure until stopped, until a credential changes, or until a request fails."""
         part = problems.HUB  # the part that the current request concerns
         work, config = self._work(registration), self._config
-        leases = lease_store(config, registration.info, registration.leases, self._clock)
+        leases = checkpoint_store(config, registration.info, registration.leases, self._clock)
         looked, listing = float("-inf"), None
         try:
             while not self._stop.is_set() and self._fingerprint() == seen:

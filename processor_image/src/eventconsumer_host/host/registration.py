@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.spec.conditions import Reason
-from eventconsumer_api.v1alpha1 import SourceKind
+from eventconsumer_api.v1alpha1 import ClientKind
 from eventconsumer_api.wire.host_config import BlobContainer, HostConfig, ReplayConfig
 from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_api.wire.identity import HubSegment
@@ -25,7 +25,7 @@ from eventconsumer_host.handler.loading import Factory, load
 from eventconsumer_host.host.replay import BoundedHub, bounded
 from eventconsumer_host.identity.records import Leases, Times, claim_chain, claim_leases
 from eventconsumer_host.identity.segments import current
-from eventconsumer_host.lease.layouts import lease_store
+from eventconsumer_host.lease.layouts import checkpoint_store
 from eventconsumer_host.partition.memory import Memory
 from eventconsumer_host.sink.slots import utc_now
 from eventconsumer_host.source.budget import Budget
@@ -99,12 +99,12 @@ async def _find_segments(config: HostConfig, found: Registration) -> Registratio
 
 
 async def _claim_chain(config: HostConfig, found: Registration) -> Registration:
-    store = lease_store(config, found.info, found.leases, boottime)
+    store = checkpoint_store(config, found.info, found.leases, boottime)
     return replace(found, chain=await claim_chain(config, found.segments[0].incarnation, store, found.sink, TIMES))
 
 
 async def _claim_leases(config: HostConfig, found: Registration) -> None:
-    leases = Leases(lease_store(config, found.info, found.leases, boottime), found.leases)
+    leases = Leases(checkpoint_store(config, found.info, found.leases, boottime), found.leases)
     await claim_leases(config, found.hub, found.info, chain=found.chain, leases=leases, sink=found.sink, times=TIMES)
 
 
@@ -132,7 +132,7 @@ def hub_of(config: HostConfig, memory: Memory | None = None, reader: str = "") -
     access = hub_access(config.event_hub, config.allow_insecure_endpoints, config.hub_suffixes)
     processing = config.processing
     runtime_metrics = processing.runtime_metrics and processing.handler is not None  # only a handler uses them
-    if processing.source is SourceKind.SDK:
+    if processing.client is ClientKind.AZURE_SDK:
         from eventconsumer_host.source.sdk import SdkHub  # with it comes the SDK, which no other source needs
 
         return SdkHub(access, runtime_metrics=runtime_metrics, reader=reader)
@@ -143,7 +143,7 @@ def hub_of(config: HostConfig, memory: Memory | None = None, reader: str = "") -
 
 def receiver_of(config: HostConfig) -> str:
     """Name of the receiver and its decoder, for the log."""
-    return "sdk" if config.processing.source is SourceKind.SDK else f"amqp, {compiled.kind()} decoder"
+    return "sdk" if config.processing.client is ClientKind.AZURE_SDK else f"amqp, {compiled.kind()} decoder"
 
 
 async def _reach_hub(config: HostConfig, memory: Memory, reader: str) -> tuple[Hub, HubInfo]:

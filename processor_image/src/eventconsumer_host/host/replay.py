@@ -188,7 +188,7 @@ async def _recorded(sink: BlobStore, name: str) -> dict[str, int] | None:
     try:
         return parse_ends(blob.data)
     except ValueError:
-        raise Damaged(f"the record of the replay, blob {name}, cannot be read: use another nonce") from None
+        raise Damaged(f"the record of the replay, blob {name}, cannot be read: use another name") from None
 
 
 def parse_ends(data: bytes) -> dict[str, int]:

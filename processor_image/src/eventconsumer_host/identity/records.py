@@ -36,7 +36,7 @@ from eventconsumer_api.wire.identity import (
 from eventconsumer_host import problems
 from eventconsumer_host.identity.segments import is_superseded
 from eventconsumer_host.lease.model import Lease
-from eventconsumer_host.lease.store import LeaseStore
+from eventconsumer_host.lease.store import CheckpointStore
 from eventconsumer_host.source import offsets
 from eventconsumer_host.source.byoffset import number_at
 from eventconsumer_host.source.first import first_from
@@ -67,7 +67,7 @@ class Times:
 class Leases:
     """The leases of a consumer, and their container."""
 
-    store: LeaseStore
+    store: CheckpointStore
     blobs: BlobStore
 
 
@@ -142,7 +142,9 @@ async def other_spellings(leases: BlobStore, folder: str, group: str) -> list[st
     return sorted(name for name in found if name != group and name.lower() == group.lower())
 
 
-async def claim_chain(config: HostConfig, incarnation: str, leases: LeaseStore, sink: BlobStore, times: Times) -> str:
+async def claim_chain(
+    config: HostConfig, incarnation: str, leases: CheckpointStore, sink: BlobStore, times: Times
+) -> str:
     """Verify that this resource drains into its chain; returns the identity of the chain.
 
     Args:
@@ -217,7 +219,9 @@ async def until_moved(
             await restore()
 
 
-async def _take_over(resource: ResourceRef, prefix: str, leases: LeaseStore, sink: BlobStore, times: Times) -> None:
+async def _take_over(
+    resource: ResourceRef, prefix: str, leases: CheckpointStore, sink: BlobStore, times: Times
+) -> None:
     """Write this resource into the record, if no host of another resource leads.
 
     Raises:
@@ -369,7 +373,7 @@ async def misfit(config: HostConfig, found: Sequence[Lease], hub: Hub, info: Hub
         if lease.leased and not own and not config.leases.shared:
             return (
                 f"{lease.owner or 'an unknown program'} holds the lease of partition {lease.partition}: stop it, "
-                "or set spec.leaseStore.shared: true if it reads the same hub"
+                "or set spec.checkpointStore.shared: true if it reads the same hub"
             )
     whose_life_shows = config.leases.layout is LeaseLayout.EVENT_PROCESSOR_HOST  # otherwise only over time
     for lease in found:

@@ -72,7 +72,7 @@ class _Sight:
 
 
 class AzureSdkStore:
-    """`store.LeaseStore` on ownership and checkpoint blobs."""
+    """`store.CheckpointStore` on ownership and checkpoint blobs."""
 
     def __init__(self, blobs: BlobStore, names: Names, seconds: int, clock: Callable[[], float]) -> None:
         self._blobs = blobs
@@ -89,20 +89,20 @@ class AzureSdkStore:
 
     @property
     def seconds(self) -> int:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         return self._seconds
 
     @property
     def folder(self) -> str:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         return self._given.home
 
     async def spelling(self) -> str:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         return (await self._names()).spelling
 
     async def existing(self) -> Sequence[Lease]:
-        """See `LeaseStore`. Liveness of an owner is only visible over time, so no lease counts as leased."""
+        """See `CheckpointStore`. Liveness of an owner is only visible over time, so no lease counts as leased."""
         try:
             group = await read_group(self._blobs, await self._names())
         except NotFound:  # the container
@@ -115,7 +115,7 @@ class AzureSdkStore:
         return found
 
     async def list(self, partitions: Iterable[str]) -> Listing:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         names = await self._names()
         group = await read_group(self._blobs, names)
         rivals = await self._rivals(group)
@@ -140,7 +140,7 @@ class AzureSdkStore:
         return Listing(leases, invalid)
 
     async def read(self, partition: str) -> Lease:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         names = await self._names()
         name = names.ownership(partition)
         info, reached = await for_each([name, names.checkpoint(partition)], self._blobs.head)
@@ -151,7 +151,7 @@ class AzureSdkStore:
         return self._with_checkpoint(lease, reached)
 
     async def acquire(self, seen: Lease, owner: str, *, rebuild: bool = False) -> Taken | None:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         epoch = next_epoch(seen.partition, max(seen.epoch, self._epochs.get(seen.partition, 0)))
         wanted = Lease(seen.partition, owner, str(uuid4()), epoch, etag=seen.etag, leased=True)
         since = self._clock()
@@ -173,11 +173,11 @@ class AzureSdkStore:
             raise
 
     async def renew(self, lease: Lease) -> Lease:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         return await self._rewrite(lease, lease.owner)
 
     async def advance(self, lease: Lease, checkpoint: Checkpoint) -> Lease:
-        """See `LeaseStore`. The SDKs write checkpoints unconditionally; here they only rise, by conditional writes."""
+        """See `CheckpointStore`. The SDKs write checkpoints unconditionally; here, conditional writes raise them."""
         name, etag = (await self._names()).checkpoint(lease.partition), lease.checkpoint_etag
         for _ in range(REWRITE_ATTEMPTS):
             try:
@@ -193,11 +193,11 @@ class AzureSdkStore:
         raise Unavailable(f"checkpoint of partition {lease.partition}: other programs write it continuously")
 
     async def raise_epoch(self, lease: Lease, epoch: int) -> Lease:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         return await self._rewrite(replace(lease, epoch=epoch), lease.owner)
 
     async def release(self, lease: Lease) -> None:
-        """See `LeaseStore`. The epoch stays in the blob, so that the next owner continues from it."""
+        """See `CheckpointStore`. The epoch stays in the blob, so that the next owner continues from it."""
         await self._rewrite(lease, owner="")
 
     # --- spelling ---

@@ -32,7 +32,7 @@ NAMELESS_LEASES = 2  # lease durations for which a leased blob may lack an owner
 
 
 class EventProcessorHostStore:
-    """`store.LeaseStore` on leased blobs."""
+    """`store.CheckpointStore` on leased blobs."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class EventProcessorHostStore:
 
     @property
     def seconds(self) -> int:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         return self._seconds
 
     def name(self, partition: str) -> str:
@@ -65,15 +65,15 @@ class EventProcessorHostStore:
 
     @property
     def folder(self) -> str:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         return layout.blob_prefix(self._prefix, self._group)
 
     async def spelling(self) -> str:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         return ""
 
     async def existing(self) -> Sequence[Lease]:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         try:
             listed = await self._blobs.list(self.folder)
         except NotFound:  # the container
@@ -88,7 +88,7 @@ class EventProcessorHostStore:
         return found
 
     async def list(self, partitions: Iterable[str]) -> Listing:
-        """See `LeaseStore`. Missing blobs are created, as that library does at registration."""
+        """See `CheckpointStore`. Missing blobs are created, as that library does at registration."""
         listed = await self._blobs.list(self.folder, metadata=True)
         found = {info.name: info for info in listed}
         leases: dict[str, Lease] = {}
@@ -108,7 +108,7 @@ class EventProcessorHostStore:
         return Listing(leases, invalid)
 
     async def read(self, partition: str) -> Lease:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         name = self.name(partition)
         blob = await self._blobs.read(name, layout.MAX_BODY_BYTES + 1)
         if blob is None:
@@ -116,7 +116,7 @@ class EventProcessorHostStore:
         return self._decoded(partition, blob.info, blob.data)
 
     async def acquire(self, seen: Lease, owner: str, *, rebuild: bool = False) -> Taken | None:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         next_epoch(seen.partition, seen.epoch)
         token = str(uuid4())
         try:
@@ -137,7 +137,7 @@ class EventProcessorHostStore:
             raise
 
     async def renew(self, lease: Lease) -> Lease:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         try:
             await self._blobs.renew_lease(self.name(lease.partition), lease.token)
         except (Conflict, NotFound) as error:
@@ -145,15 +145,15 @@ class EventProcessorHostStore:
         return lease
 
     async def advance(self, lease: Lease, checkpoint: Checkpoint) -> Lease:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         return await self._write(lease, replace(lease, checkpoint=checkpoint))
 
     async def raise_epoch(self, lease: Lease, epoch: int) -> Lease:
-        """See `LeaseStore`."""
+        """See `CheckpointStore`."""
         return await self._write(lease, replace(lease, epoch=epoch))
 
     async def release(self, lease: Lease) -> None:
-        """See `LeaseStore`. The storage lease is released, then owner and token are emptied."""
+        """See `CheckpointStore`. The storage lease is released, then owner and token are emptied."""
         try:
             await self._blobs.release_lease(self.name(lease.partition), lease.token)
         except (Conflict, NotFound) as error:

@@ -8,12 +8,14 @@ from eventconsumer_api.wire.identity import lease_prefix
 from eventconsumer_host.lease.azuresdk import Names
 from eventconsumer_host.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_host.lease.eventprocessorhost_store import EventProcessorHostStore
-from eventconsumer_host.lease.store import LeaseStore
+from eventconsumer_host.lease.store import CheckpointStore
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.blobs import BlobStore
 
 
-def lease_store(config: HostConfig, info: HubInfo, blobs: BlobStore, clock: Callable[[], float]) -> LeaseStore:
+def checkpoint_store(
+    config: HostConfig, info: HubInfo, blobs: BlobStore, clock: Callable[[], float]
+) -> CheckpointStore:
     """The leases of a consumer.
 
     Args:
@@ -30,6 +32,6 @@ def lease_store(config: HostConfig, info: HubInfo, blobs: BlobStore, clock: Call
 
 def lease_names(config: HostConfig, info: HubInfo) -> Names:
     """Names of the lease blobs; the layout EventProcessorHost uses only the prefix and the consumer group."""
-    nonce = config.replay.nonce if config.replay else ""
-    prefix = lease_prefix(config.leases.location.prefix, config.leases.layout, info.namespace, info.name, nonce)
+    name = config.replay.name if config.replay else ""
+    prefix = lease_prefix(config.leases.location.prefix, config.leases.layout, info.namespace, info.name, name)
     return Names(prefix, info.host or info.namespace, info.name, config.event_hub.consumer_group)

@@ -22,7 +22,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class LeaseStore(Protocol):
+class CheckpointStore(Protocol):
     """The leases of one consumer group. All methods may raise `StorageError`."""
 
     @property

@@ -34,7 +34,7 @@ from eventconsumer_host.lease.balancer import Decision
 from eventconsumer_host.lease.held import HeldLease
 from eventconsumer_host.lease.model import Lease, Listing, Taken
 from eventconsumer_host.lease.planned_balancer import Balancer, View, ordinal_of
-from eventconsumer_host.lease.store import LeaseStore, bounded, for_each
+from eventconsumer_host.lease.store import CheckpointStore, bounded, for_each
 from eventconsumer_host.partition.acquisitions import Acquisitions
 from eventconsumer_host.partition.dependencies import PumpDependencies
 from eventconsumer_host.partition.operator_messages import OperatorMessages
@@ -98,7 +98,7 @@ class PartitionManager:
     def __init__(
         self,
         deps: PumpDependencies,
-        leases: LeaseStore,
+        leases: CheckpointStore,
         chain: Callable[[str], Chain],
         messages: OperatorMessages | None = None,
     ) -> None:

@@ -236,7 +236,7 @@ class Pump:
 
     async def _attach(self, after: int, epoch: int) -> Source | None:
         """A new link; None if the pump was stopped meanwhile: the hub may take a minute."""
-        prefetch = self._deps.config.processing.prefetch
+        prefetch = self._deps.config.processing.prefetch_count
         opening = self._opening = asyncio.create_task(self._deps.hub.open(self._partition, after, epoch, prefetch))
         try:
             return await opening
@@ -302,7 +302,7 @@ class Pump:
             if len(batch):
                 if batch.last >= number:
                     return batch
-                self._deps.metrics.dropped.labels(self._partition).inc(len(batch))
+                self._deps.metrics.duplicates.labels(self._partition).inc(len(batch))
                 deadline = self._deps.clock() + self._deps.config.processing.max_wait_seconds
         return None
 
@@ -413,7 +413,7 @@ class Pump:
         expected = self._sink.expected
         fresh = batch.rising().after(expected - 1)
         if dropped := len(batch) - len(fresh):
-            self._deps.metrics.dropped.labels(self._partition).inc(dropped)
+            self._deps.metrics.duplicates.labels(self._partition).inc(dropped)
         if not len(fresh):
             return
         missing = await self._gaps.lost(expected, fresh)

@@ -161,7 +161,7 @@ def utc_now() -> datetime:
 
 
 class Chain:
-    """The files of one partition, each in its slot: the layout Slots."""
+    """The files of one partition, each in its slot: the layout SequenceNumber."""
 
     def __init__(
         self,

@@ -534,19 +534,19 @@ ACCOUNT: tuple[Assumption[Scratch], ...] = (
         "Spark can write only to the dfs endpoint of this account, and Microsoft advises against such accounts for "
         "leases and checkpoints",
         "with workload identity, use the dfs endpoint in spec.spark.output.path; use an account without hierarchical "
-        "namespace for spec.leaseStore",
+        "namespace for spec.checkpointStore",
         _flat,
     ),
     Assumption(
         "soft-delete", "A deleted blob is gone: soft delete is off.",
         "every overwritten lease and checkpoint is kept and paid for, and leases can become slow",
-        "turn soft delete off, or use another account for spec.leaseStore",
+        "turn soft delete off, or use another account for spec.checkpointStore",
         _soft_delete,
     ),
     Assumption(
         "versioning", "A write makes no version: versioning is off.",
         "every write of a lease or checkpoint is kept and paid for, and leases can become slow",
-        "turn versioning off, or use another account for spec.leaseStore",
+        "turn versioning off, or use another account for spec.checkpointStore",
         _versioning,
     ),
     Assumption(

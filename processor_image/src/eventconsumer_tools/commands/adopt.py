@@ -28,7 +28,7 @@ from eventconsumer_host.sink.slots import utc_now
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.errors import Conflict, Damaged, StorageError
 from eventconsumer_storage.lease_time import boottime
-from eventconsumer_tools.commands.apply import lease_store
+from eventconsumer_tools.commands.apply import checkpoint_store
 from eventconsumer_tools.commands.model import Action, AdoptReport, AdoptStep
 from eventconsumer_tools.inspect.consumer import Consumer, opened
 from eventconsumer_tools.inspect.leases import LeaseState
@@ -124,7 +124,7 @@ async def _lease_steps(consumer: Consumer, chain: Stored[ChainRecord], held: Seq
     )
     if (record.namespace, record.hub) != (wanted.namespace, wanted.hub):
         why = f"the leases belong to Event Hub {record.hub} in {record.namespace}, EventConsumer {record.resource}"
-        remedy = "remove spec.leaseStore.prefix, or set an unused one: checkpoints of another hub cannot be used"
+        remedy = "remove spec.checkpointStore.prefix, or set an unused one: checkpoints of another hub cannot be used"
         return [step.model_copy(update={"action": Action.REFUSE, "why": why, "remedy": remedy})]
     if belongs(record, wanted):
         return [step]
@@ -157,7 +157,7 @@ def _wanted(consumer: Consumer, chain: Stored[ChainRecord]) -> LeaseRecord:
 
 async def _read_lease_record(consumer: Consumer) -> Stored[LeaseRecord] | None:
     group = consumer.config.event_hub.consumer_group
-    return await read_lease_record(consumer.leases, lease_store(consumer).folder, group)
+    return await read_lease_record(consumer.leases, checkpoint_store(consumer).folder, group)
 
 
 def _held(step: AdoptStep, lease: Lease, other: str) -> AdoptStep:

@@ -18,7 +18,7 @@ from eventconsumer_host.errors import LeaseInvalid, LeaseLost
 from eventconsumer_host.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_host.lease.eventprocessorhost_store import EventProcessorHostStore
 from eventconsumer_host.lease.model import Checkpoint, Lease, Listing
-from eventconsumer_host.lease.store import LeaseStore, for_each
+from eventconsumer_host.lease.store import CheckpointStore, for_each
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.lease_time import boottime
 from eventconsumer_tools.commands.model import (
@@ -71,7 +71,7 @@ async def settle(
         await consumer.leases.ensure_container()  # no host may have started yet
         keep = backups(consumer.leases, backup_folder(consumer), datetime.now(UTC), heading(consumer))
         watch = config.leases.layout is LeaseLayout.AZURE_SDK
-        steps = await carry_out(steps, lease_store(consumer), keep, boottime, watch=watch)
+        steps = await carry_out(steps, checkpoint_store(consumer), keep, boottime, watch=watch)
         carried = not refused(steps)
     return PlanReport(
         command=command,
@@ -105,7 +105,7 @@ def backup_folder(consumer: Consumer) -> str:
     return f"{prefix}{BACKUPS}{consumer.namespace}/{consumer.hub_name.lower()}/{group}/"
 
 
-def lease_store(consumer: Consumer) -> LeaseStore:
+def checkpoint_store(consumer: Consumer) -> CheckpointStore:
     """The leases, with the maximum duration."""
     names = consumer.lease_names
     if consumer.config.leases.layout is LeaseLayout.AZURE_SDK:
@@ -116,7 +116,7 @@ def lease_store(consumer: Consumer) -> LeaseStore:
 
 async def carry_out(
     steps: Sequence[Step],
-    store: LeaseStore,
+    store: CheckpointStore,
     keep: Keep,
     clock: Callable[[], float],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -209,7 +209,7 @@ def backups(blobs: BlobStore, folder: str, now: datetime, document: CheckpointsE
     return keep
 
 
-async def _write(step: Step, taken: dict[str, Lease], store: LeaseStore, keep: Keep) -> Step:
+async def _write(step: Step, taken: dict[str, Lease], store: CheckpointStore, keep: Keep) -> Step:
     partition, to = step.partition, step.to
     if to is None:
         raise LeaseLost(f"partition {partition} has no new position")
@@ -223,7 +223,7 @@ async def _write(step: Step, taken: dict[str, Lease], store: LeaseStore, keep: K
 
 
 async def _look(
-    store: LeaseStore,
+    store: CheckpointStore,
     partitions: list[str],
     clock: Callable[[], float],
     sleep: Callable[[float], Awaitable[None]],

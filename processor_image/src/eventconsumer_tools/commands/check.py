@@ -31,7 +31,7 @@ from eventconsumer_host.identity.records import (
     with_case,
 )
 from eventconsumer_host.identity.segments import check_names, list_segments
-from eventconsumer_host.lease.layouts import lease_names, lease_store
+from eventconsumer_host.lease.layouts import checkpoint_store, lease_names
 from eventconsumer_host.lease.model import Lease
 from eventconsumer_host.notice.endpoint import Endpoint
 from eventconsumer_host.source.hub import Hub, HubInfo
@@ -53,7 +53,7 @@ from eventconsumer_tools.inspect.storage import (
 from eventconsumer_tools.options import Output
 from eventconsumer_tools.output import DONE, REFUSED, show, table_of, text
 
-CHAIN, LEASES, ACCOUNT = "chain-identity", "lease-identity", "lease-account"
+CHAIN, LEASES, ACCOUNT = "chain-identity", "checkpoint-identity", "checkpoint-account"
 NOTICES, LETTERS = "notices-endpoint", "dead-letters"
 LETTERS_LISTED = 5000  # one page of a listing
 ADVICE = "learn.microsoft.com/azure/event-hubs/troubleshoot-checkpoint-store-issues"
@@ -260,7 +260,7 @@ async def check_leases(
         SourceError: The hub did not respond.
         StorageError: A request failed.
     """
-    store, container = lease_store(config, info, leases, boottime), config.leases.location.container
+    store, container = checkpoint_store(config, info, leases, boottime), config.leases.location.container
     folder = store.folder.rstrip("/")
     where = f"{container}/{folder}"
     group = config.event_hub.consumer_group
@@ -321,7 +321,7 @@ async def check_container(
         checks: Receives the results.
         clock: Receives the result for the clock.
     """
-    part = "lease" if field == problems.LEASES else "sink"
+    part = "checkpoint" if field == problems.LEASES else "sink"
     credential, container, writable = f"{part}-credential", f"{part}-container", f"{part}-writable"
     async with AsyncExitStack() as stack:
         try:
@@ -364,7 +364,7 @@ async def check_container(
 
 
 def judge_account(facts: AccountFacts, versioned: bool | None, checks: Checks) -> None:
-    """Compare the settings of the lease store's account with Microsoft's advice. Pure.
+    """Compare the settings of the checkpoint store's account with Microsoft's advice. Pure.
 
     Args:
         facts: Settings of the account.
@@ -383,8 +383,8 @@ def judge_account(facts: AccountFacts, versioned: bool | None, checks: Checks) -
         checks.warned(
             ACCOUNT,
             f"the account of the leases has {', '.join(on)}{more}",
-            "use an account without them for spec.leaseStore: each renewal and checkpoint would keep an old state, and "
-            f"Microsoft advises against them for checkpoints ({ADVICE})",
+            "use an account without them for spec.checkpointStore: each renewal and checkpoint would keep an old "
+            f"state, and Microsoft advises against them for checkpoints ({ADVICE})",
         )
     elif len(unknown) == len(settings):
         checks.skipped(ACCOUNT, f"the credential may not ask for {', '.join(unknown)}")

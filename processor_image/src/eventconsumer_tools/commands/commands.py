@@ -173,7 +173,7 @@ def migrate(  # noqa: PLR0917 - the options of the command
         Path | None,
         typer.Option(
             "--connection-string-file",
-            help="File with the old storage account's connection string. Default: the account of spec.leaseStore.",
+            help="File with the old storage account's connection string. Default: the account of spec.checkpointStore.",
         ),
     ] = None,
     yes: options.Yes = False,

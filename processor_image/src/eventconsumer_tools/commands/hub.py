@@ -121,7 +121,7 @@ def _foreign(partitions: list[str]) -> dict[str, object]:
         "refused": True,
         "why": "another program that shares the leases has processed events after the end of the files in partitions "
         f"{', '.join(partitions)}: these events are unknown",
-        "remedy": "create another EventConsumer with another spec.sink.prefix and spec.leaseStore.prefix",
+        "remedy": "create another EventConsumer with another spec.sink.prefix and spec.checkpointStore.prefix",
     }
 
 

@@ -193,7 +193,7 @@ def places(report: PlanReport) -> str:
     source = report.source
     if source is None or source.layout is not report.layout:
         return ""
-    here = f"to use the old leases where they are, set spec.leaseStore.container: {source.container}"
+    here = f"to use the old leases where they are, set spec.checkpointStore.container: {source.container}"
     if source.layout is LeaseLayout.AZURE_SDK:
         return here + (f", prefix: {source.prefix!r}" if source.prefix else "")
     back = f'to go back, set storageBlobPrefix "{report.lease_prefix}" in the old program'

@@ -104,7 +104,7 @@ def _beyond(here: PartitionState, wanted: Position, end: int, rules: Rules) -> S
             wanted,
             Action.REFUSE,
             f"{lost} {effect}, and hosts refuse to skip them",
-            f"use {end}; if other programs on these leases processed them, set spec.leaseStore.shared",
+            f"use {end}; if other programs on these leases processed them, set spec.checkpointStore.shared",
         )
     if not rules.allow_skip:
         return _step(

@@ -66,8 +66,8 @@ class Consumer:
     def lease_prefix(self) -> str:
         """The prefix of lease names, before the consumer group or (AzureSdk) the hub's names."""
         leases, replay = self.config.leases, self.config.replay
-        nonce = replay.nonce if replay else ""
-        return lease_prefix(leases.location.prefix, leases.layout, self.namespace, self.hub_name, nonce)
+        name = replay.name if replay else ""
+        return lease_prefix(leases.location.prefix, leases.layout, self.namespace, self.hub_name, name)
 
     @property
     def replaced(self) -> bool:

@@ -1,7 +1,7 @@
 """Reads all leases of a consumer group, in both layouts, without waiting and without a change.
 
-The lease stores of a host need time to see whether an owner in the layout AzureSdk is alive, create missing blobs, and
-skip damaged ones. A command reports immediately: owners by the storage's clock, and damaged leases by name.
+The checkpoint stores of a host need time to see whether an owner in the layout AzureSdk is alive, create missing
+blobs, and skip damaged ones. A command reports immediately: owners by the storage's clock, and damaged leases by name.
 """
 
 from collections.abc import Sequence

@@ -57,14 +57,14 @@ class Attempt:
 
     @property
     def parallel(self) -> bool:
-        """Whether batches before it may be open. A replay processes its batches in order."""
-        return self.manifest.parallel and not self.job.replay
+        """Whether batches before it may be open. Reprocessing keeps the order of the batches."""
+        return self.manifest.parallel and not self.job.reprocess
 
     @property
     def folders(self) -> Folders:
         """Location of its result."""
-        nonce = self.job.replay.nonce if self.job.replay else ""
-        return folders(self.site.output, self.folder.of(self.number), nonce)
+        name = self.job.reprocess.name if self.job.reprocess else ""
+        return folders(self.site.output, self.folder.of(self.number), name)
 
     @property
     def left_out(self) -> LeftOut:
@@ -99,7 +99,7 @@ class Attempt:
             table=str(where.table),
             output=where.output,
             quarantine_path=where.quarantine,
-            transaction=f"{manifest.chain}/{self.job.replay.nonce}" if self.job.replay else manifest.transaction,
+            transaction=f"{manifest.chain}/{self.job.reprocess.name}" if self.job.reprocess else manifest.transaction,
             trial=trial,
         )
 
@@ -168,7 +168,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     if earlier := find_commit(store, site.commits, number):
         return _nothing_to_do(job, earlier, ending)
     manifest = load_manifest(store, job)
-    if manifest.parallel != job.parallel and not job.replay:
+    if manifest.parallel != job.parallel and not job.reprocess:
         raise ManifestError(
             f"the manifest of batch {number} and this job differ in whether the batch is parallel: operator and hosts "
             "must have the same version"
@@ -176,7 +176,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
     check_files(store, manifest)
     previous = None
     if not job.parallel:
-        previous = previous_commit(store, site.commits, number, first=job.replay.first if job.replay else 1)
+        previous = previous_commit(store, site.commits, number, first=job.reprocess.first if job.reprocess else 1)
     taken = take(store, attempt_name(site.commits, number), new_claim(job), ending.lost)
     if isinstance(taken, Decided):
         standing = taken.record if job.parallel else publish(store, site.commits, number, taken.content)

@@ -2,7 +2,7 @@
 
 A search for files costs many runs, and excludes files at the end. So it must not begin for a transient cause (machines,
 memory, network, storage, permissions), or for a cause that is known to be in the program. For all other errors the
-search decides: files count as poison only if other files pass.
+search decides: files count as unprocessable only if other files pass.
 """
 
 import re

@@ -50,8 +50,8 @@ class Ending:
         self._claim, self._done = claim, False
 
     def committed(self, job: BatchJob) -> None:
-        """The batch of `job` is committed. SIGTERM then ends with code 0, unless batches of a replay are left."""
-        self._claim, self._done = None, job.replay is None or job.number == job.replay.last
+        """The batch of `job` is committed. SIGTERM then ends with code 0, unless batches of reprocessing are left."""
+        self._claim, self._done = None, job.reprocess is None or job.number == job.reprocess.last
 
     def let_go(self) -> None:
         """The claim is released."""

@@ -13,7 +13,7 @@ from eventconsumer_api.wire.batch import BatchFile
 from eventconsumer_spark.attempt.attempt import Attempt
 from eventconsumer_spark.attempt.causes import lies_in_data, root_cause
 from eventconsumer_spark.attempt.commit import LeftOut
-from eventconsumer_spark.attempt.poison import search
+from eventconsumer_spark.attempt.unprocessable import search
 from eventconsumer_spark.batch import Batch, Program
 from eventconsumer_spark.errors import SearchError
 from eventconsumer_spark.input.reading import check_count

@@ -65,12 +65,12 @@ def read_batch(spark: SparkSession) -> ClaimedBatch:
 def read_batches(spark: SparkSession, *, several: bool = True) -> Iterator[ClaimedBatch]:
     """As `read_batch`, for programs that can process several batches: each must be committed before the next.
 
-    They are those of a replay, or with `spec.spark.keepAliveSeconds` those that are frozen while the driver stays: the
-    iterator then waits for the next one. What a batch leaves in the session, the program removes.
+    They are those of reprocessing, or with `spec.spark.idleTimeoutSeconds` those that are frozen while the driver
+    stays: the iterator then waits for the next one. What a batch leaves in the session, the program removes.
 
     Args:
         spark: The program's session.
-        several: False: a replay of more than one batch is refused, and the driver does not stay.
+        several: False: reprocessing of more than one batch is refused, and the driver does not stay.
 
     Raises:
         SparkJobError: A batch cannot be processed now; the message gives the cause.
@@ -82,13 +82,13 @@ def read_batches(spark: SparkSession, *, several: bool = True) -> Iterator[Claim
         ending.install()
         job = load_job(os.environ)
         set_up_log(job)
-        if job.replay and job.replay.first != job.replay.last and not several:
+        if job.reprocess and job.reprocess.first != job.reprocess.last and not several:
             raise ConfigurationError(
-                "spec.spark.replay: this program reads one batch: replay one batch (equal from and to), or loop over "
-                "read_batches(spark)"
+                "spec.spark.reprocess: this program reads one batch: reprocess one batch (equal from and to), or loop "
+                "over read_batches(spark)"
             )
         if not several:
-            job = job.model_copy(update={"keep_alive": None})
+            job = job.model_copy(update={"resident": None})
         resources = ExitStack()
         site = resources.enter_context(open_site(job, os.environ))
         atexit.register(resources.close)
@@ -136,10 +136,10 @@ def _open(attempt: Attempt, spark: SparkSession) -> ClaimedBatch:
     batch = attempt.batch(spark)
     try:
         rows = check_count(batch.events, batch.manifest)
-        if attempt.job.search_poison:
+        if attempt.job.search_unprocessable:
             batch.events.write.format("noop").mode("overwrite").save()
     except Exception as error:
-        if not attempt.job.search_poison or not lies_in_data(error):
+        if not attempt.job.search_unprocessable or not lies_in_data(error):
             raise
         attempt.leave_out(Trials(attempt, spark, None).left_out(error))
         batch = attempt.batch(spark)
@@ -155,8 +155,8 @@ def _abandon(attempt: Attempt, spark: SparkSession) -> None:
 
 
 def _leave_totals(job: BatchJob, commit: BatchCommit) -> None:
-    if job.replay and job.replay.last == commit.number:
-        leave_message(totals_message(job.replay, commit))
+    if job.reprocess and job.reprocess.last == commit.number:
+        leave_message(totals_message(job.reprocess, commit))
 
 
 @contextmanager

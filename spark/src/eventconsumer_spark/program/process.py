@@ -1,7 +1,7 @@
 """A job from start to end: its batch, or its batches one after the other, each processed and committed.
 
-A replay and a resident driver have several. After each the output is maintained, which may take long and may fail, and
-the session is reset.
+Reprocessing and a resident driver have several. After each the output is maintained, which may take long and may fail,
+and the session is reset.
 
 Invariant: a claim is released only when this driver no longer writes for its batch: after the commit, or after Spark
 has stopped.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pyspark.sql import SparkSession
 
-from eventconsumer_api.wire.batch import BatchCommit, BatchJob, ReplayOf
+from eventconsumer_api.wire.batch import BatchCommit, BatchJob, ReprocessOf
 from eventconsumer_spark.attempt.attempt import Attempt, begin
 from eventconsumer_spark.attempt.causes import lies_in_data, root_cause
 from eventconsumer_spark.attempt.commit import find_commit
@@ -62,7 +62,7 @@ def process(
                 if maintenance:
                     maintain(standing, maintenance, ending)
                 del maintenance  # may refer to data of the batch
-                if one.keep_alive or one.replay:
+                if one.resident or one.reprocess:
                     reset(spark, settings)
         finally:
             if spark:
@@ -74,18 +74,18 @@ def jobs_of(job: BatchJob, site: Site) -> Iterator[BatchJob]:
     """One job for each batch, in order.
 
     Raises:
-        ConfigurationError: A replay of batches that are not all committed.
+        ConfigurationError: Not all batches to reprocess are committed.
     """
-    if not job.replay:
-        yield from jobs_while_alive(job, job.keep_alive, site) if job.keep_alive else [job]
+    if not job.reprocess:
+        yield from jobs_while_alive(job, job.resident, site) if job.resident else [job]
         return
-    if find_commit(site.store, job.sink.prefix, job.replay.last) is None:
+    if find_commit(site.store, job.sink.prefix, job.reprocess.last) is None:
         raise ConfigurationError(
-            f"spec.spark.replay.to: batch {job.replay.last} is not committed: replay batches up to the last committed "
-            "one (status.spark.lastCommit.number)"
+            f"spec.spark.reprocess.to: batch {job.reprocess.last} is not committed: reprocess batches up to the last "
+            "committed one (status.spark.lastCommit.number)"
         )
-    for number in range(job.replay.first, job.replay.last + 1):
-        yield _replayed(job, number, site)
+    for number in range(job.reprocess.first, job.reprocess.last + 1):
+        yield _reprocessed(job, number, site)
 
 
 def run(attempt: Attempt, spark: SparkSession, program: Program) -> tuple[BatchCommit, Callable[[], object] | None]:
@@ -100,7 +100,7 @@ def run(attempt: Attempt, spark: SparkSession, program: Program) -> tuple[BatchC
     try:
         rows, written = _run_once(attempt.batch(spark), program)
     except Exception as error:
-        if not attempt.job.search_poison or not lies_in_data(error):
+        if not attempt.job.search_unprocessable or not lies_in_data(error):
             raise
         attempt.leave_out(Trials(attempt, spark, program).left_out(error))
         rows, written = _run_once(attempt.batch(spark), program)
@@ -132,14 +132,14 @@ def _run_once(batch: Batch, program: Program) -> tuple[int, WriteResult]:
     return rows, result if isinstance(result, WriteResult) else WriteResult(result)
 
 
-def _replayed(job: BatchJob, number: int, site: Site) -> BatchJob:
+def _reprocessed(job: BatchJob, number: int, site: Site) -> BatchJob:
     # A batch that was committed without some files must be repeatable without them.
     original = find_commit(site.store, job.sink.prefix, number)
     quarantine = original.quarantine if original else None
     left_files = quarantine is not None and quarantine.number == number and bool(quarantine.files)
-    return job.model_copy(update={"number": number, "search_poison": job.search_poison or left_files})
+    return job.model_copy(update={"number": number, "search_unprocessable": job.search_unprocessable or left_files})
 
 
-def totals_message(replay: ReplayOf, last: BatchCommit) -> str:
-    """PURE: the result of a replay as JSON: batches committed and rows written."""
-    return json.dumps({"batches": replay.last - replay.first + 1, "rows": last.totals.rows_written})
+def totals_message(reprocess: ReprocessOf, last: BatchCommit) -> str:
+    """PURE: the result of reprocessing as JSON: batches committed and rows written."""
+    return json.dumps({"batches": reprocess.last - reprocess.first + 1, "rows": last.totals.rows_written})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from eventconsumer_api.shared.log_throttle import LogThrottle
-from eventconsumer_api.wire.batch import BatchJob, BatchManifest, KeepAlive, manifest_name
+from eventconsumer_api.wire.batch import BatchJob, BatchManifest, ResidentLimits, manifest_name
 from eventconsumer_spark.input.manifest import load_manifest
 from eventconsumer_spark.storage.paths import Site
 from eventconsumer_storage.credential import fingerprint
@@ -59,7 +59,7 @@ class End:
     reason: str
 
 
-def decide(limits: KeepAlive, now: Between) -> Step | End:
+def decide(limits: ResidentLimits, now: Between) -> Step | End:
     """PURE: take the next batch, wait for it, or end."""
     if now.credential_changed:
         return End("the credential of spec.sink has changed")
@@ -80,7 +80,7 @@ def decide(limits: KeepAlive, now: Between) -> Step | End:
 
 def jobs_while_alive(
     job: BatchJob,
-    limits: KeepAlive,
+    limits: ResidentLimits,
     site: Site,
     *,
     clock: Callable[[], float] = time.monotonic,
@@ -105,7 +105,9 @@ def jobs_while_alive(
     while True:
         yield job
         batches, committed = batches + 1, clock()
-        job = job.model_copy(update={"number": job.number + 1, "attempt": 1, "search_poison": limits.search_poison})
+        job = job.model_copy(
+            update={"number": job.number + 1, "attempt": 1, "search_unprocessable": limits.search_unprocessable}
+        )
         while True:
             frozen = _frozen(job, site, throttle)
             now = clock()

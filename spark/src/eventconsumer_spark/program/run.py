@@ -19,10 +19,10 @@ log = logging.getLogger("eventconsumer.spark")
 
 
 def run_batch(program: Program) -> None:
-    """Process the batch that the environment describes, or in a replay the batches.
+    """Process the batch that the environment describes, or in reprocessing the batches.
 
     Exit code: 0 all batches that it began are committed, by any attempt; 1 not committed; 143 terminated (SIGTERM) in a
-    batch or in a replay.
+    batch or in reprocessing.
     """
     set_up_log()
     ending = Ending()
@@ -39,5 +39,5 @@ def run_batch(program: Program) -> None:
         log.error("%s", redact(traceback.format_exc()))
         ending.give_up(root_cause(error))
     else:
-        if job.replay:
-            leave_message(totals_message(job.replay, last))
+        if job.reprocess:
+            leave_message(totals_message(job.reprocess, last))

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.spec.endpoints import service_of
-from eventconsumer_api.wire.batch import BatchJob, replay_prefix
+from eventconsumer_api.wire.batch import BatchJob, reprocess_prefix
 from eventconsumer_api.wire.identity import RECORD_MAX_BYTES, BatchFolder, OutputRecord, output_record_name
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.storage.abfs import (
@@ -33,7 +33,7 @@ class Site:
         input: The same container, for Spark.
         output: Folder of `spec.spark.output.path`.
         hadoop: Settings for Spark's access to both, including the credential.
-        commits: Prefix of claims and commits: the sink's; in a replay, a separate one.
+        commits: Prefix of claims and commits: the sink's; in reprocessing, a separate one.
         credential: Fingerprint of the mounted credential in `account`. An identity has none: Hadoop
             (WorkloadIdentityTokenProvider) and azure-identity (WorkloadIdentityCredential, every 600 s) read a rotated
             token file.
@@ -117,7 +117,7 @@ def open_site(job: BatchJob, environment: Mapping[str, str]) -> Iterator[Site]:
     except Blocked as error:
         raise ConfigurationError(str(error)) from None
     output = output_folder(job.output.path, account)
-    commits = replay_prefix(job.sink.prefix, job.replay.nonce) if job.replay else job.sink.prefix
+    commits = reprocess_prefix(job.sink.prefix, job.reprocess.name) if job.reprocess else job.sink.prefix
     with SinkContainer(account, job.sink.container) as store:
         if service_of(output.host) == "blob":
             output = output_folder(job.output.path, account, hierarchical=store.is_hierarchical())

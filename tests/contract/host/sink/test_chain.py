@@ -97,13 +97,13 @@ async def test_a_tombstone_keeps_the_slot_and_its_facts(world: World, layout: st
     assert (after.tombstone, after.size, after.last, after.nonce) == (True, 0, 8, "5")
     slots = await files.listed()
     assert [(slot.start, slot.tombstone) for slot in slots] == [(5, True), (9, False)]
-    assert layout == "Slots" or await world.other.head(before.path) is None
+    assert layout == "SequenceNumber" or await world.other.head(before.path) is None
     with pytest.raises(StorageError):
         await files.put(draft(5, 8, nonce="late"), content(b"x", 10))
 
 
 async def test_the_slot_before_a_number_is_found(world: World) -> None:
-    files = chain("Slots", world.blobs)
+    files = chain("SequenceNumber", world.blobs)
     for start in (3, 999, 1000, 123_456):
         await files.put(draft(start, start, nonce=str(start)), b"x")
     found = [await files.last_before(number) for number in (2, 3, 998, 1000, 99_999, 10**18)]

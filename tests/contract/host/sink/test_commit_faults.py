@@ -102,7 +102,7 @@ async def test_what_lands_after_a_takeover_changes_nothing(
 ) -> None:
     """The request that would commit is on its way while another writer commits, and lands afterwards."""
     container = azurite.container()
-    ends = {"comp": "blocklist" if layout == "Slots" and size == "large" else None}
+    ends = {"comp": "blocklist" if layout == "SequenceNumber" and size == "large" else None}
     deciding = Match("PUT", path=rf"/{container}/.*/from=", query=ends)
     async with store(azurite.connection_string, container) as good:
         async with store(proxy.connection_string, container) as bad:

@@ -114,7 +114,7 @@ async def test_drained_credit_is_granted_again(hub: AmqpHub, peer: PeerProcess) 
 
 
 async def test_a_late_attach_is_waited_for(hub: AmqpHub, peer: PeerProcess) -> None:
-    peer.call("wire", late_seconds=0.5)
+    peer.call("wire", scale_up_lag_seconds=0.5)
     peer.produce(GOOD)
     source = await hub.open("0", -1, 1, 100)
     assert (await rows(source, 1)).bodies == [b"good"]
@@ -246,7 +246,7 @@ async def test_a_connection_on_which_links_end_at_once_is_left(hub: AmqpHub, pee
 
 
 async def test_the_handle_of_a_late_attach_is_used_again(hub: AmqpHub, peer: PeerProcess) -> None:
-    peer.call("wire", late_seconds=1.0)
+    peer.call("wire", scale_up_lag_seconds=1.0)
     stays = await hub.open("1", -1, 1, 100)
     for epoch in range(4):
         with pytest.raises(TimeoutError):

@@ -18,7 +18,7 @@ from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 SPEC = {
     "eventHub": {"name": "orders", "authentication": SECRET},
-    "leaseStore": {"container": "leases", "authentication": SECRET},
+    "checkpointStore": {"container": "leases", "authentication": SECRET},
     "sink": {"container": "drained", "authentication": SECRET},
 }
 

@@ -104,7 +104,7 @@ async def test_hosts_that_leave_are_written_down_once(cluster: Cluster, api: Kub
 
 async def test_a_replay_is_one_job_that_stays_as_it_was_made(cluster: Cluster, api: KubernetesApi) -> None:
     namespace = cluster.namespace()
-    put(cluster, namespace, spec_with("replay", {"nonce": "again", "consumerGroup": "replay"}))
+    put(cluster, namespace, spec_with("replay", {"name": "again", "consumerGroup": "replay"}))
     await reconcile(api, namespace)
     (job,) = (await api.list(JOB, namespace)).items
     await assert_rests(api, namespace)

@@ -233,7 +233,7 @@ def test_quantities_are_written_as_the_api_server_stores_them(cluster: Cluster) 
 
 def templates(spec: dict[str, Any]) -> dict[str, Manifest]:
     """Every kind of pod that the operator makes of a spec, by component."""
-    spec = SPARK | spec | {"replay": {"nonce": "again", "consumerGroup": "replay"}}
+    spec = SPARK | spec | {"replay": {"name": "again", "consumerGroup": "replay"}}
     world = observed(spec, reports={"orders-host-0": report(fleet=fleet(batch=batch()))})
     plan = make_plan(world, ADMINISTRATOR)
     found = [each["spec"]["template"] for each in (*plan.applied, *plan.jobs) if "template" in each.get("spec", {})]
@@ -278,7 +278,7 @@ def restricted(cluster: Cluster) -> str:
 def test_every_pod_is_admitted_where_pods_are_restricted(cluster: Cluster, restricted: str, kind: str) -> None:
     spec = SPEC | {"pods": FULL, "processing": HANDLER}
     if kind == "identity":
-        for part in ("leaseStore", "sink"):
+        for part in ("checkpointStore", "sink"):
             spec = spec_with(f"{part}.authentication", IDENTITY, spec)
             spec[part]["storageAccountUrl"] = "https://shop.blob.core.windows.net"
     found = templates(of_spark(spec))

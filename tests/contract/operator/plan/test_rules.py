@@ -115,15 +115,15 @@ BREAKS: dict[str, dict[str, Any]] = {
     | {"proxy": {"url": "http://proxy.example:3128", "credentialsSecretRef": {"name": "s", "key": "k"}}},
     "proxy.url must not contain": spec(proxy={"url": "http://user:secret@proxy.example:3128"}),
     "proxy.url must have the form": spec(proxy={"url": "https://proxy.example:3128"}),
-    "replay.consumerGroup must be another": spec(replay={"nonce": "a", "consumerGroup": "$default"}),  # the same
+    "replay.consumerGroup must be another": spec(replay={"name": "a", "consumerGroup": "$default"}),  # the same
     "replay.from must be before replay.to": spec(
         replay={
-            "nonce": "a", "consumerGroup": "replay", "from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z",
+            "name": "a", "consumerGroup": "replay", "from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z",
         }
     ),
     "eventHub: fullyQualifiedNamespace and name are required": spec(eventHub={"authentication": IDENTITY}),
     "authentication: set exactly one of": spec(sink={"authentication": {}}),
-    "leaseStore: storageAccountUrl is required": spec(leaseStore={"authentication": IDENTITY}),
+    "checkpointStore: storageAccountUrl is required": spec(checkpointStore={"authentication": IDENTITY}),
     "startingPosition: enqueuedTime is for": spec(startingPosition={"type": "EnqueuedTime"}),
     "startingPosition: offset is for": spec(startingPosition={"type": "Latest", "offset": "7"}),
     "startingPosition: sequenceNumber is for": spec(startingPosition={"partitions": {"0": {"sequenceNumber": 7}}}),
@@ -172,8 +172,8 @@ BREAKS: dict[str, dict[str, Any]] = {
     | {"spark": {"output": OUTPUT, "trigger": {"windowSeconds": 7000}}},
     "spark.trigger.windowSeconds alone starts batches": GOOD
     | {"spark": {"output": OUTPUT, "trigger": {"windowSeconds": 3600, "files": 5}}},
-    "spark.keepAliveSeconds needs": GOOD
-    | {"spark": {"output": OUTPUT, "keepAliveSeconds": 60, "batch": {"inFlight": 2}}},
+    "spark.idleTimeoutSeconds needs": GOOD
+    | {"spark": {"output": OUTPUT, "idleTimeoutSeconds": 60, "batch": {"inFlight": 2}}},
     "sink.table registers Parquet files": spec(sink={"table": {}, "format": "Avro"}),
     "sink.table registers files, and": spec(sink={"table": {}}, processing=REPLACE),
     "sink.notices announces files, and": spec(
@@ -205,8 +205,8 @@ BREAKS: dict[str, dict[str, Any]] = {
         {"type": "Confluent", "url": REGISTRY, "authentication": {}}
     ),
     "spark.mode: Local needs": spec(spark={"output": OUTPUT, "mode": "Local", "launcher": "Kubeflow"}),
-    "spark.replay.from must not be above": spec(
-        spark={"output": OUTPUT, "replay": {"nonce": "a", "from": 3, "to": 2}}
+    "spark.reprocess.from must not be above": spec(
+        spark={"output": OUTPUT, "reprocess": {"name": "a", "from": 3, "to": 2}}
     ),
     "spark.application.conf: keys have": spec(
         spark={"output": OUTPUT, "application": {"conf": {"spark." + "x" * 250: "1"}}}
@@ -270,7 +270,7 @@ REVERSED = [
     ("cidr", egress(ipBlock={"cidr": "everywhere"})),
     *(
         ("prefix", spec(**{part: {"prefix": prefix}}))
-        for part in ("sink", "leaseStore")
+        for part in ("sink", "checkpointStore")
         for prefix in (
             "..",
             "../x",
@@ -294,10 +294,10 @@ REVERSED = [
     ),
     *(
         ("consumerGroup", spec(**{part: given | {"consumerGroup": group}}))
-        for part, given in (("eventHub", {}), ("replay", {"nonce": "a"}))
+        for part, given in (("eventHub", {}), ("replay", {"name": "a"}))
         for group in ("../x", "a/b", "..", ".", "a b", "$(A)", "a\n", "$Other")
     ),
-    ("partitions", spec(replay={"nonce": "a", "consumerGroup": "b", "partitions": ["../1"]})),
+    ("partitions", spec(replay={"name": "a", "consumerGroup": "b", "partitions": ["../1"]})),
     ("offset", spec(startingPosition={"type": "Offset", "offset": "1' or '1'='1"})),
     *(
         ("image", each)
@@ -328,12 +328,12 @@ CHANGES: list[tuple[str, str, Any, Any]] = [
     ("eventHub.fullyQualifiedNamespace cannot change", "eventHub.fullyQualifiedNamespace", "a.example", "b.example"),
     ("eventHub.consumerGroup cannot change", "eventHub.consumerGroup", "a", "b"),
     ("eventHub.consumerGroup cannot change", "eventHub.consumerGroup", None, "b"),
-    ("leaseStore.container cannot change", "leaseStore.container", "leases", "others"),
-    ("leaseStore.layout cannot change", "leaseStore.layout", "AzureSdk", None),
+    ("checkpointStore.container cannot change", "checkpointStore.container", "leases", "others"),
+    ("checkpointStore.layout cannot change", "checkpointStore.layout", "AzureSdk", None),
     ("sink.container cannot change", "sink.container", "drained", "others"),
     ("sink.prefix cannot change", "sink.prefix", "folder", None),
     ("sink.prefix cannot change", "sink.prefix", None, "folder"),
-    ("sink.format and sink.layout cannot change", "sink.layout", "Slots", "Capture"),
+    ("sink.format and sink.layout cannot change", "sink.layout", "SequenceNumber", "Capture"),
 ]
 NAME_RULE = "metadata.name: use at most 47"
 
@@ -355,7 +355,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
             "mode": "Local",
             "application": {"conf": {"spark.sql.shuffle.partitions": "4"}},
             "output": OUTPUT | {"format": "Parquet", "body": {"type": "Json", "schema": "id BIGINT, name STRING"}},
-            "replay": {"nonce": "a", "from": 2, "to": 2},
+            "reprocess": {"name": "a", "from": 2, "to": 2},
         }
     ),
     "all of Spark's pods": spec(
@@ -414,7 +414,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     **{
         f"folders: {prefix}": spec(
             sink={"prefix": prefix},
-            leaseStore={"prefix": prefix},
+            checkpointStore={"prefix": prefix},
             spark={"output": {"path": f"abfss://out@shop.dfs.core.windows.net/{prefix}"}},
         )
         for prefix in ("", "a", "a/b/", "day=1/.hidden/..b/c..d", "_replays/x.y")
@@ -434,7 +434,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     ),
     "a replay": spec(
         replay={
-            "nonce": "a-1", "consumerGroup": "replay", "from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z",
+            "name": "a-1", "consumerGroup": "replay", "from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z",
         }
     ),
 }  # fmt: skip

@@ -25,9 +25,9 @@ from eventconsumer_host.identity.records import (
     take_lead,
 )
 from eventconsumer_host.identity.segments import current, list_segments
-from eventconsumer_host.lease.layouts import lease_store
+from eventconsumer_host.lease.layouts import checkpoint_store
 from eventconsumer_host.lease.model import Checkpoint, Lease
-from eventconsumer_host.lease.store import LeaseStore
+from eventconsumer_host.lease.store import CheckpointStore
 from eventconsumer_host.sink.slots import Draft, incarnation, utc_now
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.blobs import BlobInfo
@@ -66,9 +66,9 @@ class Shop:
         sdk = self.consumer.config.leases.layout.value == "AzureSdk"
         return sdk and isinstance(self.world.blobs, FakeBlobStore)
 
-    def store(self) -> LeaseStore:
+    def store(self) -> CheckpointStore:
         """The leases as another host sees them."""
-        return lease_store(self.consumer.config, INFO, self.world.other, self.world.clock)
+        return checkpoint_store(self.consumer.config, INFO, self.world.other, self.world.clock)
 
     async def drain(self, partition: str, *ends: int, start: int = 0) -> None:
         """Files up to these sequence numbers, by a host that then gave the partition back."""
@@ -563,25 +563,25 @@ async def test_check_names_the_consumer_whose_chain_and_leases_these_are(make: M
     elsewhere = make(sink={**CONFIG["sink"], "prefix": "p/inside"})
     found_there = await said(elsewhere)
     assert "is inside p" in found_there["chain-identity"].detail
-    assert found_there["lease-identity"].ok is False, "leases of another chain"
-    assert "belong to EventConsumer shop/billing" in found_there["lease-identity"].detail
+    assert found_there["checkpoint-identity"].ok is False, "leases of another chain"
+    assert "belong to EventConsumer shop/billing" in found_there["checkpoint-identity"].detail
 
 
 async def test_check_says_whether_leases_of_an_old_program_fit(make: Make) -> None:
     shop = make()
     await shop.move("0", 39)
-    found = (await said(shop))["lease-identity"]
+    found = (await said(shop))["checkpoint-identity"]
     assert (found.ok, "fit the hub" in found.detail) == (True, True)
     if shop.consumer.config.leases.layout is LeaseLayout.EVENT_PROCESSOR_HOST:
         await shop.world.blobs.put("$Default/1", document("net-framework-old", "1", "390", 39))
-        found = (await said(shop))["lease-identity"]
+        found = (await said(shop))["checkpoint-identity"]
         assert (found.ok, "of partitions 1 they find the sequence number by" in found.detail) == (True, True)
         await shop.world.blobs.put("$Default/1", b'{"Epoch":1,"Offset":"9","offset":"10"}')
-        found = (await said(shop))["lease-identity"]
+        found = (await said(shop))["checkpoint-identity"]
         assert (found.ok, "$Default/1 (it has two values of offset)" in found.detail) == (False, True)
         await shop.world.blobs.put("$Default/1", document("java", "1", "390", 39))
     await shop.move("0", 300)
-    found = (await said(shop))["lease-identity"]
+    found = (await said(shop))["checkpoint-identity"]
     assert (found.ok, "the hub's last event is 99" in found.detail + found.remedy) == (False, True)
 
 
@@ -590,13 +590,13 @@ async def test_leases_in_upper_case_are_seen_by_all_tools_and_stay_so(make: Make
     other, spelled = make(resource=BILLING, sink={**CONFIG["sink"], "prefix": "before"}), "Shop.example/Orders/$Default"
     reached = {"offset": "390", "sequencenumber": "39"}
     await other.world.blobs.put(f"{spelled}/checkpoint/0", b"", metadata=reached)
-    assert f"spelled {spelled}, fit the hub" in (await said(other))["lease-identity"].detail
+    assert f"spelled {spelled}, fit the hub" in (await said(other))["checkpoint-identity"].detail
     assert await other.checkpoints() == {"0": 39}
     source = PlanSource(layout=other.consumer.config.leases.layout, container="c", prefix="", consumer_group="$Default")
     legacy = await migrate.read(other.consumer, other.world.blobs, source, await other.consumer.now())
     assert {partition: view.number for partition, view in legacy.leases.items()} == {"0": 39}
     await other.world.blobs.put("shop.example/orders/$default/checkpoint/0", b"", metadata=reached)
-    found = (await said(other))["lease-identity"]
+    found = (await said(other))["checkpoint-identity"]
     assert (found.ok, spelled in found.detail + found.remedy) == (False, True)
     lower = await other.world.blobs.head("shop.example/orders/$default/checkpoint/0")
     assert lower is not None
@@ -611,7 +611,7 @@ async def test_leases_in_upper_case_are_seen_by_all_tools_and_stay_so(make: Make
 
 async def records(shop: Shop) -> tuple[str, str]:
     """The resource in the record of the chain, and the chain in that of the leases."""
-    folder = apply.lease_store(shop.consumer).folder
+    folder = apply.checkpoint_store(shop.consumer).folder
     found, leases_of = (
         await read_chain(shop.world.blobs, "p"),
         await read_lease_record(shop.world.blobs, folder, "$Default"),
@@ -675,7 +675,7 @@ async def test_leases_of_another_hub_are_never_adopted(make: Make) -> None:
     shop = make()
     chain = await claimed(shop)
     billing = replace(shop.consumer, hub_name="billing")
-    name = lease_record_name(apply.lease_store(billing).folder, "$Default")
+    name = lease_record_name(apply.checkpoint_store(billing).folder, "$Default")
     record = expected_lease_record(shop.consumer.config, INFO, chain, "account")
     await shop.world.blobs.put(name, record.model_dump_json(by_alias=True).encode())
     step = {step.record: step for step in await adopt.carry_out(billing)}["leases"]

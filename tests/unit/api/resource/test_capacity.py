@@ -128,7 +128,7 @@ def test_resident_drivers_cost_less_and_no_spark_costs_nothing() -> None:
     spark = SPARK["spark"] | {"trigger": {"files": 32}}
     each = plan(spec(spark=spark), 3200, 1000, 32)
     assert each.batches_per_day == pytest.approx(1440, rel=0.01)
-    stays = plan(spec(spark=spark | {"keepAliveSeconds": 600}), 3200, 1000, 32)
+    stays = plan(spec(spark=spark | {"idleTimeoutSeconds": 600}), 3200, 1000, 32)
     assert 0 < stays.spark_cores < each.spark_cores
     none = plan(spec(), 3200, 1000, 32)
     assert none.batches_per_day == none.spark_cores == 0

@@ -38,7 +38,7 @@ def test_a_grant(prefetch: int, credit: int, waiting: int, typical: int, budget:
 
 
 def test_credit_is_taken_back_when_events_are_larger_than_expected() -> None:
-    state = {"prefetch": 3000, "waiting": 9, "held": 9 * MIB, "typical": 1000, "budget": BUDGET_BYTES}
+    state = {"prefetchCount": 3000, "waiting": 9, "held": 9 * MIB, "typical": 1000, "budget": BUDGET_BYTES}
     assert (grant(credit=2000, **state), grant(credit=0, **state)) == (0, None)
 
 

@@ -132,7 +132,7 @@ async def test_files_that_are_old_enough_are_removed_but_not_the_last_of_a_chain
     assert keeper.record()["removed"] == {"files": 6, "events": 60, "bytes": size}
     assert keeper.record()["partitions"]["1"] == {"next": 130, "done": 130, "counted": None, "bytes": 0}
     samples = {each.name: each.value for family in keeper.metrics.retention_files.collect() for each in family.samples}
-    assert samples["eventconsumer_retention_files_total"] == 6
+    assert samples["eventconsumer_retention_removed_files_total"] == 6
     await keeper.clean()
     puts = len(fake(keeper.world.files).calls)
     await keeper.step()

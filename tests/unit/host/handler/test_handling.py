@@ -95,7 +95,9 @@ class Editor(Recorder):
 class Bench:
     """A partition handler with an instance of user code, and the container of its dead letters."""
 
-    def __init__(self, processor: EventProcessor, attempts: int = 3, mode: HandlerMode = HandlerMode.PRECEDE) -> None:
+    def __init__(
+        self, processor: EventProcessor, attempts: int = 3, mode: HandlerMode = HandlerMode.PASS_THROUGH
+    ) -> None:
         self.blobs = FakeBlobStore(lambda: 0.0)
         self.metrics = Metrics()
         self.rows: EventBatch | None = None  # for the file, of the last batch
@@ -146,7 +148,7 @@ def batch_of(*numbers: int, undecoded: Sequence[int] = ()) -> EventBatch:
     return batch_of_events(((number, b"body %d" % number) for number in numbers), undecoded)
 
 
-async def opened(processor: EventProcessor, attempts: int = 3, mode: HandlerMode = HandlerMode.PRECEDE) -> Bench:
+async def opened(processor: EventProcessor, attempts: int = 3, mode: HandlerMode = HandlerMode.PASS_THROUGH) -> Bench:
     bench = Bench(processor, attempts, mode)
     await bench.handler.open(7, 10)
     return bench
@@ -199,7 +201,7 @@ async def test_a_failure_is_retried_after_growing_pauses_and_forgotten_when_it_h
 
 
 @virtual
-async def test_a_poison_event_becomes_a_dead_letter_and_the_order_is_kept() -> None:
+async def test_a_failing_event_becomes_a_dead_letter_and_the_order_is_kept() -> None:
     recorder = Recorder(poison(13))
     bench = await opened(recorder)
     assert await bench.process(batch_of(*range(10, 20))) == 10

@@ -171,7 +171,7 @@ def test_what_cannot_go_to_a_file_is_refused_with_cause_and_remedy(result: Any, 
         rows_of(result, events(), TRANSFORM)
 
 
-@pytest.mark.parametrize("mode", [HandlerMode.PRECEDE, HandlerMode.REPLACE])
+@pytest.mark.parametrize("mode", [HandlerMode.PASS_THROUGH, HandlerMode.REPLACE])
 def test_rows_in_another_mode_are_refused_and_all_else_is_ignored(mode: HandlerMode) -> None:
     with pytest.raises(InvalidRows, match=f"processing.handlerMode is {mode}: set it to Transform, or return nothing"):
         rows_of(pa.table({"sequence_number": numbers(10)}), events(), mode)

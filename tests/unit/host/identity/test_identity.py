@@ -34,9 +34,9 @@ from eventconsumer_host.identity.records import (
     restore_lease_record,
     take_lead,
 )
-from eventconsumer_host.lease.layouts import lease_store
+from eventconsumer_host.lease.layouts import checkpoint_store
 from eventconsumer_host.lease.model import Checkpoint, Lease
-from eventconsumer_host.lease.store import LeaseStore
+from eventconsumer_host.lease.store import CheckpointStore
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.errors import Conflict, Damaged, Unavailable
 from tests.support.fakes.blobs import FakeBlobStore, Fault
@@ -65,8 +65,8 @@ class Account:
         leases["location"] = {**leases["location"], "prefix": prefix}
         return HostConfig.model_validate(CONFIG | {"resource": resource, "leases": leases} | changes)
 
-    def store(self, config: HostConfig, hub: str = "orders") -> LeaseStore:
-        return lease_store(config, self.info(hub), self.leases, virtual_clock)
+    def store(self, config: HostConfig, hub: str = "orders") -> CheckpointStore:
+        return checkpoint_store(config, self.info(hub), self.leases, virtual_clock)
 
     def info(self, hub: str = "orders") -> HubInfo:
         return HubInfo("shop.example", hub, CREATED, tuple(self.hub.partitions))
@@ -170,9 +170,11 @@ async def test_leases_belong_to_one_hub_and_one_chain(layout: str) -> None:
     assert (record.hub, record.consumer_group, record.sink) == ("orders", "$Default", "account/drained/p")
     with pytest.raises(Blocked, match=r"drains into account/drained/p.*separate consumer group") as raised:
         await account.claim(config, "d" * 16)
-    assert raised.value.problem.reason == "LeaseStoreInUse"
+    assert raised.value.problem.reason == "CheckpointStoreInUse"
     if layout == "EventProcessorHost":  # the other layout has the hub in its names whatever the prefix
-        with pytest.raises(Blocked, match=r"this consumer drains Event Hub billing .* remove spec\.leaseStore\.prefix"):
+        with pytest.raises(
+            Blocked, match=r"this consumer drains Event Hub billing .* remove spec\.checkpointStore\.prefix"
+        ):
             await account.claim(config, "c" * 16, "billing")
     assert account.names() == before
     for hub in ("orders", "billing"):
@@ -197,7 +199,7 @@ async def test_the_first_host_records_how_the_names_of_the_leases_are_spelled() 
     with pytest.raises(LeasesAmbiguous):
         await account.claim(config, "c" * 16)
     problem = problems.of(config, problems.SINK, LeasesAmbiguous(["a/B", "a/b"]))
-    assert (problem.field, problem.reason) == ("spec.leaseStore.container", "LeaseStoreInUse")
+    assert (problem.field, problem.reason) == ("spec.checkpointStore.container", "CheckpointStoreInUse")
     assert "container leases: leases of this consumer group exist in 2 folders" in problem.message
     assert "a/B and a/b" in problem.message
 
@@ -214,7 +216,7 @@ async def test_a_consumer_group_in_another_case_is_the_same_group() -> None:
     with pytest.raises(Blocked, match=r"at \$Default/, and \$DEFAULT would begin anew at \$DEFAULT/") as raised:
         await account.claim(in_group(account, "$DEFAULT"), "c" * 16)
     problem = raised.value.problem
-    assert (problem.field, problem.reason) == ("spec.eventHub.consumerGroup", "LeaseStoreInUse")
+    assert (problem.field, problem.reason) == ("spec.eventHub.consumerGroup", "CheckpointStoreInUse")
     account.leases.delete("$Default/0")
     await account.claim(in_group(account, "$Default"), "c" * 16)
     with pytest.raises(Blocked, match=r"belong to EventConsumer shop/orders"):

@@ -11,7 +11,7 @@ from tests.unit.host.stage import Stage, eventually
 HOLES = list(range(1, 2001, 2))
 SIZES = {
     "roll": {"maxBytes": 10_000_000, "maxSeconds": 5, "maxEvents": 300},
-    "processing": {"maxBatchSize": 100, "prefetch": 3000, "maxWaitSeconds": 20},
+    "processing": {"maxBatchSize": 100, "prefetchCount": 3000, "maxWaitSeconds": 20},
 }
 
 
@@ -107,7 +107,7 @@ async def test_a_hole_may_be_of_retention_in_front_and_of_compaction_behind() ->
 async def test_another_writers_file_may_be_in_the_way(last: int) -> None:
     """It is adopted between two files: what it covers, rows and holes, is not written again."""
     stage = stage_of(2001, without=HOLES)
-    theirs = chain("Slots", stage.sink).path(599)  # where the second file would go
+    theirs = chain("SequenceNumber", stage.sink).path(599)  # where the second file would go
     facts = {**draft(599, last, nonce="theirs", epoch=0).metadata(), "sha256": "0" * 64}
     await stage.sink.put(theirs, b"", metadata=facts)
     running = await stage.pump()

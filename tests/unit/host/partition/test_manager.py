@@ -212,7 +212,7 @@ def test_a_foreign_lease_that_never_ends_is_said_and_touches_no_other_partition(
         fleet.hosts.pop("a")
         await until(lambda: host.owned() == {"0", "1", "3"}, 10)
         (problem,) = host.problems("LeaseInvalid")
-        assert problem.field == "spec.leaseStore.container"
+        assert problem.field == "spec.checkpointStore.container"
         assert "partition 2" in problem.message and "$Default/2" in problem.message
         assert "infinite lease" in problem.message and "Break the lease" in problem.message
         fleet.leases.break_lease(fleet.blob("2"), 0)

@@ -46,7 +46,7 @@ async def test_files_roll_by_count_and_by_age_and_move_the_checkpoint() -> None:
 
 @virtual
 async def test_a_committed_files_events_are_let_go_before_the_checkpoint_is_written() -> None:
-    stage = Stage(overrides={"processing": {"maxBatchSize": 1, "prefetch": 100, "maxWaitSeconds": 20}})
+    stage = Stage(overrides={"processing": {"maxBatchSize": 1, "prefetchCount": 100, "maxWaitSeconds": 20}})
     stage.partition.add(*[bytes([65 + number]) * 100_000 for number in range(10)])
     running = await stage.pump()
     advance, before, during = running.held.advance, pa.total_allocated_bytes(), list[int]()
@@ -375,7 +375,7 @@ async def test_redelivered_events_are_dropped_and_counted() -> None:
     stage.partition.add(*bodies(10))
     await eventually(lambda: len(stage.rows()) == 20)
     assert stage.rows() == list(range(20))
-    assert stage.metrics.dropped.labels("0")._value.get() == 5
+    assert stage.metrics.duplicates.labels("0")._value.get() == 5
     await running.stop()
 
 

@@ -129,7 +129,7 @@ def bodies(count: int) -> list[bytes]:
 
 @virtual
 async def test_precede_events_are_handled_before_they_are_in_a_file() -> None:
-    shop = Shop("Precede")
+    shop = Shop("PassThrough")
     shop.partition.add(*bodies(25))
     running = await shop.pump()
     await eventually(lambda: len(shop.rows()) == 25)
@@ -141,7 +141,7 @@ async def test_precede_events_are_handled_before_they_are_in_a_file() -> None:
 
 @virtual
 async def test_precede_a_stop_in_the_middle_commits_what_is_done_and_the_next_pump_does_the_rest() -> None:
-    shop = Shop("Precede")
+    shop = Shop("PassThrough")
     shop.partition.add(*bodies(10))
 
     def poison(batch: Batch) -> None:
@@ -181,7 +181,7 @@ async def test_transform_rows_are_in_the_files_and_dropped_events_are_counted() 
     assert sum(dropped for *_, dropped in shop.slots()) == 34
     assert shop.slots()[-1] == (30, 59, 0, 30)
     assert b'eventconsumer_handler_dropped_events_total{partition="0"} 34.0' in shop.metrics.text()
-    assert b'eventconsumer_events_total{partition="0"} 26.0' in shop.metrics.text()
+    assert b'eventconsumer_committed_events_total{partition="0"} 26.0' in shop.metrics.text()
     await running.stop()
     shop.partition.add(*bodies(3))  # a link begins with event 59 again, which no file has
     again = await shop.pump("host-b")
@@ -330,7 +330,7 @@ async def test_open_that_fails_is_a_problem_and_tried_again() -> None:
 
 
 @virtual
-@pytest.mark.parametrize("mode", ["Precede", "Replace"])
+@pytest.mark.parametrize("mode", ["PassThrough", "Replace"])
 async def test_a_dead_letter_is_passed_again_between_batches_and_files_stay_as_they_are(mode: str) -> None:
     shop = Shop(mode)
     bad = {3}
@@ -354,7 +354,7 @@ async def test_a_dead_letter_is_passed_again_between_batches_and_files_stay_as_t
     await eventually(lambda: shop.checkpoint() == 19)
     assert shop.handled() == [0, 1, 2, *range(4, 10), 3, *range(10, 20)]
     assert {start: numbers for start, numbers in shop.files().items() if start in files} == files
-    assert shop.rows() == ([*range(20)] if mode == "Precede" else [])
+    assert shop.rows() == ([*range(20)] if mode == "PassThrough" else [])
     assert await running.stop() == "Shutdown"
 
 

@@ -153,7 +153,7 @@ async def test_an_empty_file_replaces_nothing() -> None:
     await files.put_empty()
     assert blobs.blobs[FIRST].data == b"events"
     slots = store()
-    await chain("Slots", slots).put_empty()
+    await chain("SequenceNumber", slots).put_empty()
     assert not slots.blobs
 
 

@@ -127,5 +127,5 @@ async def test_storage_that_is_down_is_asked_ever_less_often() -> None:
     blobs = FakeBlobStore(clock)
     blobs.faults += [Fault("put")] * 40
     began = clock()
-    assert await committed(chain("Slots", blobs), draft(5, 8), SMALL) is None
+    assert await committed(chain("SequenceNumber", blobs), draft(5, 8), SMALL) is None
     assert 80 < clock() - began < 300

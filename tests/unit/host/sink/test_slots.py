@@ -1,4 +1,4 @@
-"""The slot chain in the layout Slots: names, facts, lookups and tombstones."""
+"""The slot chain in the layout SequenceNumber: names, facts, lookups and tombstones."""
 
 import hashlib
 import random
@@ -26,7 +26,7 @@ def store() -> FakeBlobStore:
 
 async def fill(blobs: FakeBlobStore, *starts: int) -> Chain:
     """A chain with files at these starts, each up to the next."""
-    filled = chain("Slots", blobs)
+    filled = chain("SequenceNumber", blobs)
     for start, after in zip(starts, [*starts[1:], starts[-1] + 5], strict=True):
         await filled.put(draft(start, after - 1), b"x")
     return filled
@@ -35,9 +35,9 @@ async def fill(blobs: FakeBlobStore, *starts: int) -> Chain:
 async def test_a_slot_is_named_by_the_next_number_and_has_the_facts_of_its_file() -> None:
     blobs = store()
     facts = replace(draft(17, 20), first=18, count=3, gap="retention:17-17")
-    await chain("Slots", blobs).put(facts, b"events")
+    await chain("SequenceNumber", blobs).put(facts, b"events")
     assert list(blobs.blobs) == [f"{FOLDER}00000000000000000017.parquet"]
-    slot = await chain("Slots", blobs).at(17)
+    slot = await chain("SequenceNumber", blobs).at(17)
     assert slot is not None
     found = (slot.start, slot.first, slot.last, slot.count, slot.gap, slot.size, slot.tombstone)
     assert found == (17, 18, 20, 3, "retention:17-17", 6, False)
@@ -86,7 +86,7 @@ async def test_a_blob_without_facts_is_reported_as_damaged() -> None:
     blobs = store()
     await blobs.put(f"{FOLDER}00000000000000000005.parquet", b"?")
     with pytest.raises(Damaged, match="is not a file of the chain"):
-        await chain("Slots", blobs).at(5)
+        await chain("SequenceNumber", blobs).at(5)
 
 
 @pytest.mark.parametrize("record", [b"", b"[]", b"[" * 4000, b'{"start":Infinity}', b'{"start":1,"before":1}'])
@@ -94,12 +94,12 @@ async def test_a_record_of_the_start_that_cannot_be_read_is_damaged(record: byte
     blobs = store()
     await blobs.put(GENESIS, record)
     with pytest.raises(Damaged, match="restore it from a backup"):
-        await chain("Slots", blobs).start()
+        await chain("SequenceNumber", blobs).start()
 
 
 async def test_a_chain_begins_once() -> None:
     blobs = store()
-    one, other = chain("Slots", blobs), chain("Capture", blobs)
+    one, other = chain("SequenceNumber", blobs), chain("Capture", blobs)
     assert await one.start() is None
     assert [(await one.begin(7)).start, (await other.begin(9)).start, await one.start()] == [7, 7, 7]
 

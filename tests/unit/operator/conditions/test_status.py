@@ -254,11 +254,11 @@ def test_a_problem_of_hosts_stalls_once_with_field_and_remedy() -> None:
 def test_one_cause_is_told_once_with_all_its_fields() -> None:
     told = [
         Problem(field=f"spec.{part}.authentication", reason="SecretKeyMissing", message=f"absent: create it ({part})")
-        for part in ("sink", "leaseStore")
+        for part in ("sink", "checkpointStore")
     ]
     status = status_of(healthy(reports={f"orders-host-{number}": report(problems=told) for number in range(2)}))
     assert message(status, "Stalled") == (
-        "spec.leaseStore.authentication and spec.sink.authentication: absent: create it (leaseStore)"
+        "spec.checkpointStore.authentication and spec.sink.authentication: absent: create it (checkpointStore)"
     )
 
 

@@ -10,7 +10,9 @@ from tests.unit.operator.worlds import observed, pod, report
 
 def asking(per_hour: float | None, idle: float = 100.0) -> HostReport:
     """A host that asks so often."""
-    return report().model_copy(update={"storage": StorageReport(calls_per_hour=per_hour, idle_calls_per_hour=idle)})
+    return report().model_copy(
+        update={"storage": StorageReport(requests_per_hour=per_hour, idle_requests_per_hour=idle)}
+    )
 
 
 def estimate(*reports: HostReport | None, before: StorageStatus | None = None) -> StorageStatus:
@@ -26,31 +28,31 @@ def estimate(*reports: HostReport | None, before: StorageStatus | None = None) -
 
 def test_it_is_the_sum_of_the_hosts_in_a_month_to_two_digits() -> None:
     assert estimate(asking(1000.0), asking(234.0, 50.0)) == StorageStatus(
-        calls_per_month=900_000, idle_calls_per_month=110_000
+        requests_per_month=900_000, idle_requests_per_month=110_000
     )
-    assert estimate(asking(0.0, 0.001)) == StorageStatus(calls_per_month=0, idle_calls_per_month=0)
+    assert estimate(asking(0.0, 0.001)) == StorageStatus(requests_per_month=0, idle_requests_per_month=0)
 
 
 def test_it_is_not_known_before_all_hosts_know() -> None:
-    assert estimate(asking(1000.0), asking(None)) == StorageStatus(idle_calls_per_month=150_000)
+    assert estimate(asking(1000.0), asking(None)) == StorageStatus(idle_requests_per_month=150_000)
     assert estimate(report()) == StorageStatus()  # a host of before
 
 
 def test_the_last_word_stands_while_a_host_is_silent() -> None:
-    before = StorageStatus(calls_per_month=900_000, idle_calls_per_month=100_000)
+    before = StorageStatus(requests_per_month=900_000, idle_requests_per_month=100_000)
     assert estimate(asking(1000.0), None, before=before) == before
 
 
 def test_it_stays_until_it_differs_by_more_than_a_tenth() -> None:
-    before = StorageStatus(calls_per_month=730_000, idle_calls_per_month=73_000)
+    before = StorageStatus(requests_per_month=730_000, idle_requests_per_month=73_000)
     assert estimate(asking(1090.0, 91.0), before=before) == before
     assert estimate(asking(1110.0, 89.0), before=before) == StorageStatus(
-        calls_per_month=810_000, idle_calls_per_month=65_000
+        requests_per_month=810_000, idle_requests_per_month=65_000
     )
 
 
 def test_without_hosts_nothing_is_asked() -> None:
     assert estimate() == StorageStatus()
-    assert estimate(before=StorageStatus(calls_per_month=9, idle_calls_per_month=9)) == StorageStatus(
-        calls_per_month=0, idle_calls_per_month=0
+    assert estimate(before=StorageStatus(requests_per_month=9, idle_requests_per_month=9)) == StorageStatus(
+        requests_per_month=0, idle_requests_per_month=0
     )

@@ -103,16 +103,16 @@ def test_hosts_that_will_catch_up_soon_get_no_help() -> None:
     minute = NOW + timedelta(seconds=60)
     assert decide(view(*[late(400)] * 8, now=minute), scaling(), first).replicas == 4
     slow = decide(view(*[late(595)] * 8, now=minute), scaling(), first)
-    assert (slow.replicas, slow.too_few) == (8, 2)  # 4 gain on the lag: they are not too few, only slow
+    assert (slow.replicas, slow.insufficient_replicas) == (8, 2)  # 4 gain on the lag: they are not too few, only slow
     lost = decide(view(*[late(601)] * 8, now=minute), scaling(), first)
-    assert (lost.replicas, lost.too_few) == (8, 4)
+    assert (lost.replicas, lost.insufficient_replicas) == (8, 4)
 
 
 # --- down ------------------------------------------------------------------------------------------------------------
 
 
 def calm_for(seconds: float, **given_: object) -> dict[str, object]:
-    return {"calm_since": NOW - timedelta(seconds=seconds)} | given_
+    return {"no_lag_since": NOW - timedelta(seconds=seconds)} | given_
 
 
 @pytest.mark.parametrize(("hosts", "fewer"), [(32, 24), (9, 7), (4, 3), (3, 2), (2, 1), (1, 1)])
@@ -129,24 +129,27 @@ def test_a_lag_above_a_quarter_of_the_target_keeps_the_hosts() -> None:
     before = memory(8, **calm_for(900))
     assert decide(view(*[CALM] * 7, late(15)), scaling(), before).replicas == 6
     held = decide(view(*[CALM] * 7, late(16)), scaling(), before)
-    assert (held.replicas, held.calm_since) == (8, None)
+    assert (held.replicas, held.no_lag_since) == (8, None)
 
 
 def test_an_unknown_lag_removes_no_host_and_ends_the_calm() -> None:
     before = memory(8, **calm_for(900))
     unknown = decide(view(*[CALM] * 7, UNKNOWN), scaling(), before)
-    assert (unknown.replicas, unknown.calm_since) == (8, None)
+    assert (unknown.replicas, unknown.no_lag_since) == (8, None)
     assert decide(view(*[CALM] * 7, partitions=8), scaling(), before).replicas == 8
     assert decide(View(now=NOW, lags=None, partitions=8), scaling(), before) == before
 
 
 def test_a_number_that_was_too_few_is_not_tried_again_for_some_cooldowns() -> None:
-    recent = {"too_few": 3, "too_few_time": NOW - timedelta(seconds=300 * HOLD_COOLDOWNS - 1)}
+    recent = {
+        "insufficient_replicas": 3,
+        "insufficient_replicas_time": NOW - timedelta(seconds=300 * HOLD_COOLDOWNS - 1),
+    }
     assert decide(view(*[CALM] * 8), scaling(), memory(4, **calm_for(900, **recent))).replicas == 4
     assert decide(view(*[CALM] * 8), scaling(), memory(8, **calm_for(900, **recent))).replicas == 6
-    past = recent | {"too_few_time": NOW - timedelta(seconds=300 * HOLD_COOLDOWNS)}
-    again = decide(view(*[CALM] * 8), scaling(), memory(8, **calm_for(900, **past | {"too_few": 7})))
-    assert (again.replicas, again.too_few) == (7, 6)
+    past = recent | {"insufficient_replicas_time": NOW - timedelta(seconds=300 * HOLD_COOLDOWNS)}
+    again = decide(view(*[CALM] * 8), scaling(), memory(8, **calm_for(900, **past | {"insufficient_replicas": 7})))
+    assert (again.replicas, again.insufficient_replicas) == (7, 6)
     soon = NOW + timedelta(seconds=300 * TRIAL_COOLDOWNS - 1)
     assert decide(view(*[CALM] * 8, now=soon), scaling(), again).replicas == 7
     later = NOW + timedelta(seconds=300 * TRIAL_COOLDOWNS)
@@ -177,7 +180,7 @@ def test_from_zero_at_the_first_event_and_only_then() -> None:
     zero = memory(0, last_scale_time=NOW)
     assert decide(view(CALM, CALM), ZERO, zero) == zero
     awake = decide(view(CALM, PartitionLag(events=1, seconds=0.0)), ZERO, zero)
-    assert (awake.replicas, awake.reason, awake.calm_since) == (1, "events arrived in 1 partition", None)
+    assert (awake.replicas, awake.reason, awake.no_lag_since) == (1, "events arrived in 1 partition", None)
 
 
 @pytest.mark.parametrize("blind", [View(now=NOW, partitions=2), view(CALM, UNKNOWN), view(CALM, partitions=2)])
@@ -193,7 +196,7 @@ def test_lag_that_no_probe_tells_for_minutes_starts_a_host_which_stays_until_the
     # The host tells that all is calm: still nobody would see events without it.
     day = timedelta(days=1)
     calm = view(CALM, CALM, now=later + day)
-    stays = decide(calm, ZERO, awake.model_copy(update={"calm_since": later}))
+    stays = decide(calm, ZERO, awake.model_copy(update={"no_lag_since": later}))
     assert (stays.replicas, stays.unknown_since) == (1, NOW)
     back = decide(replace(calm, probed=True), ZERO, stays)
     assert (back.replicas, back.unknown_since) == (0, None)
@@ -223,10 +226,10 @@ MEMORY = st.builds(
     memory,
     st.integers(0, 40),
     last_scale_time=TIMES,
-    calm_since=TIMES,
-    late_seconds=st.none() | st.integers(0, 10_000),
-    too_few=st.none() | st.integers(0, 40),
-    too_few_time=TIMES,
+    no_lag_since=TIMES,
+    scale_up_lag_seconds=st.none() | st.integers(0, 10_000),
+    insufficient_replicas=st.none() | st.integers(0, 40),
+    insufficient_replicas_time=TIMES,
 )
 
 

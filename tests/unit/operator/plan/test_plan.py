@@ -82,7 +82,7 @@ def test_hosts_run_as_the_account_that_the_administrator_names() -> None:
 
 def test_a_change_of_configuration_restarts_pods_and_of_scaling_reports_or_status_does_not() -> None:
     before = template(plan())
-    for path, value in (("processing.prefetch", 10), ("sink.roll.maxSeconds", 5)):
+    for path, value in (("processing.prefetchCount", 10), ("sink.roll.maxSeconds", 5)):
         assert template(plan(spec_with(path, value))) != before
     for path, value in (("scaling", {"mode": "Fixed", "replicas": 7}), ("suspend", True)):
         assert template(plan(spec_with(path, value))) == before
@@ -127,7 +127,7 @@ def test_each_credential_is_one_key_mounted_where_the_config_says() -> None:
     mounts = {mount["name"]: mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
     for name, credential in (
         ("event-hub", of.config.event_hub.credential),
-        ("lease-store", of.config.leases.location.credential),
+        ("checkpoint-store", of.config.leases.location.credential),
         ("sink", of.config.sink.credential),
         ("notices", of.config.notices and of.config.notices.credential),
     ):
@@ -247,20 +247,20 @@ def test_the_count_of_partitions_is_remembered_while_hosts_are_silent() -> None:
 
 LETTERS = "abcxyz019"
 NAMES = st.builds("{}{}{}".format, st.sampled_from("az"), st.text(f"{LETTERS}-", max_size=45), st.sampled_from(LETTERS))
-NONCES = st.builds("{}{}".format, st.text(f"{LETTERS}-", max_size=18).map(lambda text: "0" + text), st.just("z"))
+REPLAYS = st.builds("{}{}".format, st.text(f"{LETTERS}-", max_size=18).map(lambda text: "0" + text), st.just("z"))
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
-@given(name=NAMES, uid=st.uuids(), batch=st.integers(1, 10**9), attempt=st.integers(1, 10**5), nonce=NONCES)
+@given(name=NAMES, uid=st.uuids(), batch=st.integers(1, 10**9), attempt=st.integers(1, 10**5), given=REPLAYS)
 def test_names_of_children_are_valid_whatever_the_resource_is_called(
-    name: str, uid: Any, batch: int, attempt: int, nonce: str
+    name: str, uid: Any, batch: int, attempt: int, given: str
 ) -> None:
     key = Key("shop", name)
     pod_of_launcher = application_name(key, str(uid), batch, attempt) + "-driver-0123"
     pod = f"{host_name(key)}-1023"
     revision = f"{host_name(key)}-0123456789"  # the label controller-revision-hash
-    replay = replay_name(key, str(uid), nonce)
-    assert replay.startswith(name[:20]) and replay.endswith(f"-{str(uid)[:8]}-r-{nonce}")
+    replay = replay_name(key, str(uid), given)
+    assert replay.startswith(name[:20]) and replay.endswith(f"-{str(uid)[:8]}-r-{given}")
     for text in (pod_of_launcher, pod, revision, f"{replay}-01234"):
         assert LABEL.fullmatch(text), text
         assert len(text) <= 63
@@ -288,7 +288,7 @@ def test_the_name_of_an_application_belongs_to_one_attempt_at_one_batch_of_one_r
         ("sink.container", "UPPER", "spec.sink.container"),
         ("colour", "blue", "spec.colour"),
         ("sink.authentication", {}, "spec.sink.authentication"),
-        ("leaseStore.authentication", SECRET | IDENTITY, "spec.leaseStore.authentication"),
+        ("checkpointStore.authentication", SECRET | IDENTITY, "spec.checkpointStore.authentication"),
         ("scaling.partitionsPerHost", 0, "spec.scaling.partitionsPerHost"),
     ],
 )
@@ -303,8 +303,8 @@ def test_a_spec_that_does_not_fit_names_the_field(path: str, value: Any, field: 
 ENDPOINTS = [
     ("sink.storageAccountUrl", "http://shop.blob.core.windows.net", "spec.sink.storageAccountUrl"),
     ("sink.storageAccountUrl", "https://10.0.0.1", "spec.sink.storageAccountUrl"),
-    ("leaseStore.storageAccountUrl", "https://localhost:10000/x", "spec.leaseStore.storageAccountUrl"),
-    ("leaseStore.storageAccountUrl", "https://a.LOCALHOST", "spec.leaseStore.storageAccountUrl"),
+    ("checkpointStore.storageAccountUrl", "https://localhost:10000/x", "spec.checkpointStore.storageAccountUrl"),
+    ("checkpointStore.storageAccountUrl", "https://a.LOCALHOST", "spec.checkpointStore.storageAccountUrl"),
     ("eventHub.fullyQualifiedNamespace", "169.254.169.254", "spec.eventHub.fullyQualifiedNamespace"),
     ("eventHub.fullyQualifiedNamespace", "localhost", "spec.eventHub.fullyQualifiedNamespace"),
 ]
@@ -331,9 +331,10 @@ JSON = st.recursive(
     max_leaves=6,
 )
 PATHS = [
-    "eventHub", "eventHub.name", "eventHub.authentication", "leaseStore.container", "leaseStore.leaseDurationSeconds",
-    "sink", "sink.prefix", "sink.storageAccountUrl", "sink.roll", "sink.roll.maxBytes", "scaling", "scaling.mode",
-    "scaling.replicas", "spark", "spark.output", "pods", "pods.resources", "pods.resources.limits", "suspend", "new",
+    "eventHub", "eventHub.name", "eventHub.authentication", "checkpointStore.container",
+    "checkpointStore.leaseDurationSeconds", "sink", "sink.prefix", "sink.storageAccountUrl", "sink.roll",
+    "sink.roll.maxBytes", "scaling", "scaling.mode", "scaling.replicas", "spark", "spark.output", "pods",
+    "pods.resources", "pods.resources.limits", "suspend", "new",
 ]  # fmt: skip
 
 

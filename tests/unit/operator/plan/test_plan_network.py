@@ -224,7 +224,7 @@ def test_a_policy_that_is_switched_off_goes_and_one_of_somebody_else_stays(
     assert (live in make_plan(world, settings).deleted) == gone
 
 
-SPARK_PODS = [labels.COMPONENT_SPARK, labels.COMPONENT_BATCH_REPLAY]
+SPARK_PODS = [labels.COMPONENT_SPARK, labels.COMPONENT_REPROCESS]
 
 
 def test_sparks_pods_hear_each_other_and_nobody_else() -> None:
@@ -260,7 +260,7 @@ def test_one_host_at_a_time_may_be_evicted_and_an_unready_one_always() -> None:
 
 # --- endpoints -------------------------------------------------------------------------------------------------------
 
-STORAGE_URL, LEASE_URL = "sink.storageAccountUrl", "leaseStore.storageAccountUrl"
+STORAGE_URL, LEASE_URL = "sink.storageAccountUrl", "checkpointStore.storageAccountUrl"
 NAMESPACE, OUTPUT, PROXY = "eventHub.fullyQualifiedNamespace", "spark.output.path", "proxy.url"
 
 

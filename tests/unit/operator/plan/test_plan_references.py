@@ -19,7 +19,7 @@ PROXIED = replace(
 OWN = replace(PROXIED, reserved_secrets=("fleet", "registry"))
 FIELDS = {
     "spec.eventHub.authentication.connectionStringSecretRef.name": ("eventHub", "authentication"),
-    "spec.leaseStore.authentication.connectionStringSecretRef.name": ("leaseStore", "authentication"),
+    "spec.checkpointStore.authentication.connectionStringSecretRef.name": ("checkpointStore", "authentication"),
     "spec.sink.authentication.connectionStringSecretRef.name": ("sink", "authentication"),
     "spec.proxy.credentialsSecretRef.name": ("proxy", ""),
     "spec.sink.notices.authentication.headerSecretRef.name": ("notices", ""),

@@ -25,7 +25,7 @@ from tests.unit.operator.worlds import KEY, SETTINGS, SPEC, UID, fleet, job, obs
 NAME = replay_name(KEY, UID, "may")
 REPLAY = SPEC | {
     "replay": {
-        "nonce": "may",
+        "name": "may",
         "consumerGroup": "again",
         "from": "2026-05-01T00:00:00Z",
         "to": "2026-06-01T00:00:00Z",
@@ -78,26 +78,26 @@ def test_the_host_of_the_job_reads_and_writes_in_places_of_its_own() -> None:
     pod, config = pod_and_config(kept)
     restricted(pod)
     assert (pod["restartPolicy"], pod["automountServiceAccountToken"]) == ("Never", False)
-    assert {volume["name"] for volume in pod["volumes"]} == {"tmp", "event-hub", "lease-store", "sink"}
+    assert {volume["name"] for volume in pod["volumes"]} == {"tmp", "event-hub", "checkpoint-store", "sink"}
     assert config.event_hub.consumer_group == "again"
     assert config.leases.location.prefix is None  # the host adds the replay's folder
     assert config.sink.prefix == "shop/orders/_replays/may"
     assert config.starting_position.type == "EnqueuedTime"
     assert str(config.starting_position.enqueued_time) == "2026-05-01 00:00:00+00:00"
     assert config.replay is not None
-    assert (config.replay.nonce, config.replay.partitions) == ("may", ["1", "3"])
+    assert (config.replay.name, config.replay.partitions) == ("may", ["1", "3"])
     assert str(config.replay.to) == "2026-06-01 00:00:00+00:00"
     assert config.batches is None and config.notices is None and config.retention is None
 
 
 def test_without_times_all_retained_events_are_read_and_no_handler_is_called() -> None:
     processing = {"handler": "shop:Shop", "handlerMode": "Replace", "image": "shop:1", "bufferBytes": 20_000_000}
-    spec = spec_with("replay", {"nonce": "may", "consumerGroup": "again"}) | {"processing": processing}
+    spec = spec_with("replay", {"name": "may", "consumerGroup": "again"}) | {"processing": processing}
     _, config = pod_and_config(spec)
     assert config.starting_position.type == "Earliest"
     assert config.replay is not None
     assert (config.replay.to, config.replay.partitions) == (None, [])
-    assert (config.processing.handler, config.processing.handler_mode) == (None, "Precede")
+    assert (config.processing.handler, config.processing.handler_mode) == (None, "PassThrough")
     assert config.processing.buffer_bytes == 20_000_000
 
 
@@ -107,11 +107,11 @@ def test_a_handler_that_transforms_events_transforms_replayed_ones_too() -> None
         "handler": "shop:Shop", "handlerMode": "Transform", "image": "shop:1", "handlerAttempts": 3,
         "env": [{"name": "APP_CURRENCY", "value": "EUR"}],
     }  # fmt: skip
-    spec = spec_with("replay", {"nonce": "may", "consumerGroup": "again"}) | {"processing": processing}
+    spec = spec_with("replay", {"name": "may", "consumerGroup": "again"}) | {"processing": processing}
     _, config = pod_and_config(spec)
     assert (config.processing.handler, config.processing.handler_mode) == ("shop:Shop", "Transform")
     assert config.processing.handler_attempts == 3
-    for mode, image in (("Transform", "shop:1"), ("Precede", SETTINGS.processor_image)):
+    for mode, image in (("Transform", "shop:1"), ("PassThrough", SETTINGS.processor_image)):
         asked = spec | {"processing": processing | {"handlerMode": mode}}
         plan = make_plan(world(asked), dataclasses.replace(SETTINGS, handler_image_prefixes=("shop",)))
         (replay,) = (job for job in plan.jobs if name_of(job) == NAME)
@@ -124,13 +124,13 @@ def test_when_there_is_no_job() -> None:
     assert made(world(SPEC)) is None
     assert made(world(jobs=(job(NAME),))) is None
     assert made(world(spec_with("suspend", True, REPLAY))) is None  # noqa: FBT003
-    assert made(world(before=ReplayStatus(nonce="may", state="Succeeded"))) is None
-    assert made(world(before=ReplayStatus(nonce="may", state="Failed"))) is not None  # its Job is gone: tried again
-    assert made(world(before=ReplayStatus(nonce="april", state="Succeeded"))) is not None
+    assert made(world(before=ReplayStatus(name="may", state="Succeeded"))) is None
+    assert made(world(before=ReplayStatus(name="may", state="Failed"))) is not None  # its Job is gone: tried again
+    assert made(world(before=ReplayStatus(name="april", state="Succeeded"))) is not None
     assert made(world(jobs=(job(replay_name(KEY, UID, "april")),))) is not None
 
 
-def test_a_running_job_goes_with_its_nonce() -> None:
+def test_a_running_job_goes_with_its_name() -> None:
     old, new = job(replay_name(KEY, UID, "april")), job(NAME)
     done = job(replay_name(KEY, UID, "march"), type="Complete")
     found = world(jobs=(old, new, done))
@@ -162,12 +162,12 @@ def test_the_status_from_beginning_to_end() -> None:
     assert (pending.state, pending.message) == ("Pending", "the Job is being created")
     reports = {"replay-0": report(fleet=fleet(files=3))}
     running = status(world(jobs=(job(NAME),), pods=(of_job(phase="Running"),), reports=reports))
-    assert running == ReplayStatus(nonce="may", state="Running", files=3, events=100)
+    assert running == ReplayStatus(name="may", state="Running", files=3, events=100)
     assert status(world(jobs=(job(NAME),), before=running)) == running  # its pod was evicted
     ended = {"state": {"terminated": {"exitCode": 0, "message": json.dumps({"files": 7, "events": 700})}}}
     pods = (of_job(phase="Succeeded", containerStatuses=[ended]),)
     done = status(world(jobs=(job(NAME, type="Complete"),), pods=pods))
-    assert done == ReplayStatus(nonce="may", state="Succeeded", files=7, events=700)
+    assert done == ReplayStatus(name="may", state="Succeeded", files=7, events=700)
     assert status(world(before=done)) == done  # its Job was cleaned up
     assert status(world(spec_with("suspend", True, REPLAY))).message == "spec.suspend is true"  # noqa: FBT003
 

@@ -78,10 +78,10 @@ def test_a_host_that_is_being_deleted_and_has_not_reported_the_number_of_partiti
 
 
 def test_a_suspended_consumer_forgets_the_number_of_hosts_for_the_lag() -> None:
-    before = ScalingStatus.model_validate({"replicas": 8, "reason": "r", "mode": "Lag", "calmSince": NOW})
+    before = ScalingStatus.model_validate({"replicas": 8, "reason": "r", "mode": "Lag", "noLagSince": NOW})
     spec = parse_spec(LAG | {"suspend": True})
     asleep = scaling_of(observed(status=status(8, before)), spec)
-    assert (asleep.replicas, asleep.mode, asleep.calm_since) == (0, None, None)
+    assert (asleep.replicas, asleep.mode, asleep.no_lag_since) == (0, None, None)
     assert scaling_of(observed(status=status(8, asleep)), parse_spec(LAG)).replicas == 1
 
 
@@ -102,7 +102,7 @@ def test_the_time_of_the_last_change_moves_only_with_the_number() -> None:
 
 def test_files_that_wait_for_spark_keep_no_host() -> None:
     before = ScalingStatus.model_validate(
-        {"replicas": 1, "reason": "r", "mode": "Lag", "calmSince": NOW - timedelta(days=1), "lastScaleTime": None}
+        {"replicas": 1, "reason": "r", "mode": "Lag", "noLagSince": NOW - timedelta(days=1), "lastScaleTime": None}
     )
     said = {"orders-host-0": report(fleet=measured(batch=batch(), pending_files=13))}
     world = observed(LAG | SPARK, status=status(8, before), reports=said)

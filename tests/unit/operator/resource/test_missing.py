@@ -77,7 +77,7 @@ def test_a_host_that_does_not_exist_for_minutes_needs_an_action_and_keeps_its_ca
     ],
 )
 def test_the_pod_of_a_replay(status: dict[str, Any], due: timedelta | None) -> None:
-    spec = TWO | {"replay": {"nonce": "one", "consumerGroup": "replay"}}
+    spec = TWO | {"replay": {"name": "one", "consumerGroup": "replay"}}
     made = job("orders-01234567-replay-one") | {"status": status}
     seen = replace(world(pods=(pod("orders-host-0"), pod("orders-host-1"))), replays=(made,))
     seen = replace(seen, consumer=replace(seen.consumer, spec=spec))
@@ -88,7 +88,7 @@ def test_the_pod_of_a_replay(status: dict[str, Any], due: timedelta | None) -> N
     early, late = (after(seen, first, due - timedelta(seconds=less)) for less in (1, 0))
     assert stalled(status_of(early))[0] == "False"
     found = status_of(late)
-    assert stalled(found)[:2] == ("True", "Refused")
+    assert stalled(found)[:2] == ("True", "ObjectRefused")
     assert f"kubectl describe job/{made['metadata']['name']} shows the cause" in stalled(found)[2]
 
 

@@ -227,7 +227,7 @@ def test_what_goes_on_long_after_the_commit_of_its_batch_is_ended() -> None:
 
 # --- resident drivers ----------------------------------------------------------------------------------------------
 
-RESIDENT = WITH_SPARK | {"spark": WITH_SPARK["spark"] | {"keepAliveSeconds": 600, "timeoutSeconds": 1000}}
+RESIDENT = WITH_SPARK | {"spark": WITH_SPARK["spark"] | {"idleTimeoutSeconds": 600, "timeoutSeconds": 1000}}
 
 
 def resident(batch: int = 6, seconds_ago: float = 4000, **condition: Any) -> Manifest:
@@ -520,7 +520,7 @@ class ResidentsGetBatchesDone(BatchesGetDone):
 
     @rule(seconds=st.sampled_from([0, 600, 601]), suspend=st.sampled_from([False, False, True]))
     def a_user_edits_the_resource(self, seconds: int, suspend: bool) -> None:
-        self.spec = RESIDENT | {"spark": RESIDENT["spark"] | {"keepAliveSeconds": seconds}, "suspend": suspend}
+        self.spec = RESIDENT | {"spark": RESIDENT["spark"] | {"idleTimeoutSeconds": seconds}, "suspend": suspend}
         self._edit()
 
     def _edit(self) -> None:

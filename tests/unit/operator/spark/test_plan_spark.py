@@ -33,7 +33,7 @@ from tests.unit.operator.worlds import (
 
 ENTRYPOINT = Path(__file__).parents[4] / "spark/entrypoint.sh"
 WITH_SPARK = SPEC | SPARK
-RESIDENT = spec_with("spark.keepAliveSeconds", 300, WITH_SPARK)
+RESIDENT = spec_with("spark.idleTimeoutSeconds", 300, WITH_SPARK)
 NAME = application_name(KEY, UID, 1, 1)
 
 
@@ -124,16 +124,22 @@ def test_the_job_tries_once_and_ends_in_time() -> None:
 
 
 def test_a_resident_driver_is_told_its_limits_and_has_the_time_for_them() -> None:
-    assert "keepAlive" not in driver_job(made())
+    assert "resident" not in driver_job(made())
     spec = RESIDENT | {"spark": RESIDENT["spark"] | {"timeoutSeconds": 600}}
     manifest = made(spec=spec)
-    limits = {"seconds": 300, "maxBatches": 500, "maxAgeSeconds": 21600, "maxBytes": 268435456, "searchPoison": False}
-    assert driver_job(manifest)["keepAlive"] == limits
+    limits = {
+        "seconds": 300,
+        "maxBatches": 500,
+        "maxAgeSeconds": 21600,
+        "maxBytes": 268435456,
+        "searchUnprocessable": False,
+    }
+    assert driver_job(manifest)["resident"] == limits
     assert manifest["spec"]["activeDeadlineSeconds"] == 600 + 21600
     anywhere = made(spec=spec_with("spark.mode", "Local", spec))
-    assert driver_job(anywhere)["keepAlive"]["maxBytes"] is None
+    assert driver_job(anywhere)["resident"]["maxBytes"] is None
     once = made(spec=spec_with("spark.retry", {"attempts": 1}, spec))
-    assert driver_job(once)["keepAlive"]["searchPoison"] is True
+    assert driver_job(once)["resident"]["searchUnprocessable"] is True
 
 
 def test_executors_of_a_resident_driver_end_while_it_waits() -> None:
@@ -147,7 +153,7 @@ def test_executors_of_a_resident_driver_end_while_it_waits() -> None:
 def test_executors_between_two_limits_follow_the_waiting_tasks() -> None:
     executor = {"mode": "Executors", "executor": {"instances": 10, "minInstances": 3}}
     for resident in (0, 300):
-        spark = SPARK["spark"] | executor | {"keepAliveSeconds": resident}
+        spark = SPARK["spark"] | executor | {"idleTimeoutSeconds": resident}
         given = confs(made(spec=WITH_SPARK | {"spark": spark}))
         assert given["spark.dynamicAllocation.enabled"] == "true"
         assert given["spark.dynamicAllocation.shuffleTracking.enabled"] == "true"
@@ -209,7 +215,7 @@ def test_the_digest_of_a_resident_driver_depends_on_its_application_and_not_on_i
     for path, value in (
         ("spark.driver.memory", "2g"),
         ("spark.driver.scratch", {"size": "1Gi"}),
-        ("spark.keepAliveSeconds", 301),
+        ("spark.idleTimeoutSeconds", 301),
         ("spark.output.path", "abfss://out@shop.dfs.core.windows.net/other"),
         ("sink.container", "elsewhere"),
     ):
@@ -222,7 +228,7 @@ def test_the_digest_of_a_resident_driver_depends_on_its_application_and_not_on_i
     [
         (RESIDENT, 1, False),
         (spec_with("spark.driver.memory", "2g", RESIDENT), 1, True),
-        (spec_with("spark.keepAliveSeconds", 0, RESIDENT), 1, True),
+        (spec_with("spark.idleTimeoutSeconds", 0, RESIDENT), 1, True),
         (spec_with("spark.driver.memory", "2g", RESIDENT), 2, False),  # it processes the batch of its own
         (RESIDENT | {"suspend": True}, 1, True),
         (RESIDENT | {"suspend": True}, 2, True),
@@ -346,8 +352,8 @@ def test_drivers_are_told_the_allowed_endpoints_of_storage() -> None:
 
     own = replace(SETTINGS, storage_suffixes=("azure.example",))
     emulators = replace(SETTINGS, allow_insecure_endpoints=True)
-    replay = spec_with("spark.replay", {"nonce": "again", "from": 1, "to": 1}, WITH_SPARK)
-    for spec in (WITH_SPARK, replay):
+    reprocess = spec_with("spark.reprocess", {"name": "again", "from": 1, "to": 1}, WITH_SPARK)
+    for spec in (WITH_SPARK, reprocess):
         output = spec_with("spark.output.path", "abfss://out@shop.dfs.azure.example/orders", spec)
         assert told(own, output).storage_suffixes == ("azure.example",)
         assert not told(SETTINGS, spec).allow_insecure_endpoints and told(emulators, spec).allow_insecure_endpoints

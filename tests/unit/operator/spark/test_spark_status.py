@@ -1,4 +1,4 @@
-"""What people read about Spark: why a batch failed or waits, and what to change; history; replays of batches."""
+"""What people read about Spark: why a batch failed or waits, and what to change; history; reprocessing of batches."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -14,7 +14,7 @@ from eventconsumer_api.wire.batch import BatchJob
 from eventconsumer_api.wire.host_report import CommitReport, FleetReport, WatermarkReport
 from eventconsumer_operator.conditions.status import make_status
 from eventconsumer_operator.plan import make_plan
-from eventconsumer_operator.resource.names import application_name, batch_replay_name
+from eventconsumer_operator.resource.names import application_name, reprocess_name
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.applications import application_of
 from eventconsumer_operator.spark.attempts import Attempts
@@ -333,7 +333,7 @@ def second_batch(seconds_ago: float = 10) -> FleetReport:
 
 
 def test_a_resident_driver_is_shown_while_it_processes_a_later_batch_and_while_it_waits() -> None:
-    spec = spec_with("spark.keepAliveSeconds", 300, WITH_SPARK)
+    spec = spec_with("spark.idleTimeoutSeconds", 300, WITH_SPARK)
     seen = world(resident(**LOCAL), spec=spec, leader=second_batch())
     spark = status_of(seen).spark
     assert spark is not None
@@ -355,7 +355,7 @@ def test_a_failed_resident_driver_keeps_its_name_and_its_cause() -> None:
 
 
 def test_a_resident_driver_without_executors_is_reported_only_some_time_after_a_batch_begins() -> None:
-    spec = spec_with("spark.keepAliveSeconds", 300, EXECUTORS)
+    spec = spec_with("spark.idleTimeoutSeconds", 300, EXECUTORS)
     now = LATER + timedelta(hours=1)
     for seconds_ago, reason in ((170, "Progressing"), (190, "SparkWaiting")):
         told = fleet(
@@ -409,82 +409,82 @@ def test_nothing_is_cleaned_up_while_nobody_tells_which_batch_is_open() -> None:
     assert make_plan(world(old, leader=fleet(committed=1)), SETTINGS).spark.deleted == (old,)
 
 
-# --- replays of batches --------------------------------------------------------------------------------------------
+# --- reprocessing of batches ---------------------------------------------------------------------------------------
 
-AGAIN = spec_with("spark.replay", {"nonce": "again", "from": 2, "to": 4}, WITH_SPARK)
-REPLAY = batch_replay_name(KEY, UID, "again")
+AGAIN = spec_with("spark.reprocess", {"name": "again", "from": 2, "to": 4}, WITH_SPARK)
+REPROCESS = reprocess_name(KEY, UID, "again")
 
 
-def replayed(leader: FleetReport, *jobs: Manifest, spec: dict[str, Any] = AGAIN, **more: Any) -> Observed:
+def reprocessed(leader: FleetReport, *jobs: Manifest, spec: dict[str, Any] = AGAIN, **more: Any) -> Observed:
     pods = more.pop("pods", ())
-    return _with(world(leader=leader, spec=spec, **more), batch_replays=jobs, batch_replay_pods=pods)
+    return _with(world(leader=leader, spec=spec, **more), reprocess_jobs=jobs, reprocess_pods=pods)
 
 
 def told(seen: Observed) -> Any:
     spark = status_of(seen).spark
     assert spark is not None
-    return spark.replay
+    return spark.reprocess
 
 
-def test_a_replay_is_one_job_with_an_output_of_its_own() -> None:
-    made = make_plan(replayed(fleet(committed=4)), SETTINGS).spark.replay
-    assert made is not None and made["metadata"]["name"] == REPLAY
+def test_reprocessing_is_one_job_with_an_output_of_its_own() -> None:
+    made = make_plan(reprocessed(fleet(committed=4)), SETTINGS).spark.reprocess
+    assert made is not None and made["metadata"]["name"] == REPROCESS
     assert made["spec"]["activeDeadlineSeconds"] == 3 * 3600
     environment = {each["name"]: each.get("value") for each in made["spec"]["template"]["spec"]["containers"][0]["env"]}
     found = BatchJob.model_validate_json(environment["EVENTCONSUMER_BATCH_JOB"] or "")
-    assert found.replay is not None
-    assert (found.number, found.replay.nonce, found.replay.first, found.replay.last) == (2, "again", 2, 4)
+    assert found.reprocess is not None
+    assert (found.number, found.reprocess.name, found.reprocess.first, found.reprocess.last) == (2, "again", 2, 4)
     own = made["spec"]["template"]["metadata"]["labels"]
-    assert own["app.kubernetes.io/component"] == "batch-replay" and "eventconsumer.io/batch" not in own
-    state = told(replayed(fleet(committed=4)))
-    assert (state.state, state.output) == ("Pending", "abfss://out@shop.dfs.core.windows.net/orders_replays/again")
+    assert own["app.kubernetes.io/component"] == "reprocess" and "eventconsumer.io/batch" not in own
+    state = told(reprocessed(fleet(committed=4)))
+    assert (state.state, state.output) == ("Pending", "abfss://out@shop.dfs.core.windows.net/orders_reprocess/again")
 
 
 @pytest.mark.parametrize(
     "seen",
     [
-        replayed(fleet(committed=3)),
-        replayed(fleet(committed=4), job(REPLAY)),
-        replayed(fleet(committed=4), spec=AGAIN | {"suspend": True}),
-        replayed(fleet(committed=4), spec=spec_with("spark.enabled", False, AGAIN)),
-        _with(replayed(fleet(committed=4)), reports={}),
+        reprocessed(fleet(committed=3)),
+        reprocessed(fleet(committed=4), job(REPROCESS)),
+        reprocessed(fleet(committed=4), spec=AGAIN | {"suspend": True}),
+        reprocessed(fleet(committed=4), spec=spec_with("spark.enabled", False, AGAIN)),
+        _with(reprocessed(fleet(committed=4)), reports={}),
     ],
     ids=["not committed", "runs", "suspended", "disabled", "nobody tells"],
 )
-def test_no_replay_is_started(seen: Observed) -> None:
-    assert make_plan(seen, SETTINGS).spark.replay is None
+def test_no_reprocessing_is_started(seen: Observed) -> None:
+    assert make_plan(seen, SETTINGS).spark.reprocess is None
 
 
-def test_what_a_replay_waits_for() -> None:
+def test_what_reprocessing_waits_for() -> None:
     assert (
-        "batch 4 (spec.spark.replay.to) is not committed yet; the last committed batch is 3"
-        in told(replayed(fleet(committed=3))).message
+        "batch 4 (spec.spark.reprocess.to) is not committed yet; the last committed batch is 3"
+        in told(reprocessed(fleet(committed=3))).message
     )
 
 
-def test_a_replay_that_is_not_wanted_any_more_is_ended() -> None:
-    running, over = job(REPLAY), job("old", type="Complete")
-    other = spec_with("spark.replay.nonce", "new", AGAIN)
-    assert make_plan(replayed(fleet(committed=4), running, over, spec=other), SETTINGS).spark.deleted == (running,)
+def test_reprocessing_that_is_not_wanted_any_more_is_ended() -> None:
+    running, over = job(REPROCESS), job("old", type="Complete")
+    other = spec_with("spark.reprocess.name", "new", AGAIN)
+    assert make_plan(reprocessed(fleet(committed=4), running, over, spec=other), SETTINGS).spark.deleted == (running,)
     off = spec_with("spark.enabled", False, AGAIN)
-    assert make_plan(replayed(fleet(committed=4), running, spec=off), SETTINGS).spark.deleted == (running,)
-    assert make_plan(replayed(fleet(committed=4), running), SETTINGS).spark.deleted == ()
+    assert make_plan(reprocessed(fleet(committed=4), running, spec=off), SETTINGS).spark.deleted == (running,)
+    assert make_plan(reprocessed(fleet(committed=4), running), SETTINGS).spark.deleted == ()
 
 
-def test_how_far_a_replay_is() -> None:
+def test_how_far_reprocessing_is() -> None:
     leader = fleet(committed=4)
-    assert told(replayed(leader, job(REPLAY))).state == "Running"
+    assert told(reprocessed(leader, job(REPROCESS))).state == "Running"
     own = driver(
-        ended(exitCode=0, message='{"batches": 3, "rows": 70}') | {"phase": "Succeeded"}, "p", f"uid-of-{REPLAY}"
+        ended(exitCode=0, message='{"batches": 3, "rows": 70}') | {"phase": "Succeeded"}, "p", f"uid-of-{REPROCESS}"
     )
-    done = told(replayed(leader, job(REPLAY, type="Complete"), pods=(own,)))
+    done = told(reprocessed(leader, job(REPROCESS, type="Complete"), pods=(own,)))
     assert (done.state, done.batches, done.rows) == ("Succeeded", 3, 70)
-    memory = SparkStatus(replay=done)
-    gone = replayed(leader, memory=memory)
+    memory = SparkStatus(reprocess=done)
+    gone = reprocessed(leader, memory=memory)
     assert told(gone) == done
-    assert make_plan(gone, SETTINGS).spark.replay is None  # not again, though its Job was cleaned up
-    unseen = told(replayed(leader, job(REPLAY, type="Complete"), memory=memory))
+    assert make_plan(gone, SETTINGS).spark.reprocess is None  # not again, though its Job was cleaned up
+    unseen = told(reprocessed(leader, job(REPROCESS, type="Complete"), memory=memory))
     assert unseen == done
-    broken = driver(ended(message="ManifestError: batch 3 has no commit"), "p", f"uid-of-{REPLAY}")
-    bad = told(replayed(leader, job(REPLAY, type="Failed", reason="BackoffLimitExceeded"), pods=(broken,)))
+    broken = driver(ended(message="ManifestError: batch 3 has no commit"), "p", f"uid-of-{REPROCESS}")
+    bad = told(reprocessed(leader, job(REPROCESS, type="Failed", reason="BackoffLimitExceeded"), pods=(broken,)))
     assert bad.state == "Failed" and "batch 3 has no commit" in bad.message

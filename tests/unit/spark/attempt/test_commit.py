@@ -1,11 +1,11 @@
-"""Content of a commit: running totals, the newest quarantine; a replay's sum; the URL of the manifest."""
+"""Content of a commit: running totals, the newest quarantine; the sum of reprocessing; the URL of the manifest."""
 
 import json
 from typing import Any
 
 import pytest
 
-from eventconsumer_api.wire.batch import BatchCommit, BatchFile, CommitTotals, Quarantine, ReplayOf, manifest_url
+from eventconsumer_api.wire.batch import BatchCommit, BatchFile, CommitTotals, Quarantine, ReprocessOf, manifest_url
 from eventconsumer_spark.attempt.commit import LeftOut, quarantine_of
 from eventconsumer_spark.output.write_result import WriteResult
 from eventconsumer_spark.program.process import totals_message
@@ -56,9 +56,9 @@ def test_quarantine_of_a_batch_has_its_files_its_rows_and_the_cause() -> None:
     assert len(both.message) == 1000
 
 
-def test_replay_reports_its_sum() -> None:
+def test_reprocessing_reports_its_sum() -> None:
     last = before(totals=CommitTotals(rows_written=77))
-    assert json.loads(totals_message(ReplayOf(nonce="x", first=4, last=6), last)) == {"batches": 3, "rows": 77}
+    assert json.loads(totals_message(ReprocessOf(name="x", first=4, last=6), last)) == {"batches": 3, "rows": 77}
 
 
 def test_manifest_is_read_through_the_host_of_the_output() -> None:

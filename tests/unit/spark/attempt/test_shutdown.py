@@ -4,20 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from eventconsumer_api.wire.batch import BatchJob, ReplayOf
+from eventconsumer_api.wire.batch import BatchJob, ReprocessOf
 from eventconsumer_spark.attempt import shutdown
 from tests.unit.spark.test_batch import JOB
 
 
-def of_replay(last: int) -> BatchJob:
-    """Batch 3 of a replay."""
-    return JOB.model_copy(update={"replay": ReplayOf(nonce="again", first=1, last=last)})
+def of_reprocessing(last: int) -> BatchJob:
+    """Batch 3 of reprocessing."""
+    return JOB.model_copy(update={"reprocess": ReprocessOf(name="again", first=1, last=last)})
 
 
 @pytest.mark.parametrize(
     ("job", "code"),
-    [(None, 143), (JOB, 0), (of_replay(last=3), 0), (of_replay(last=4), 143)],
-    ids=["before the first batch", "after a commit", "after a replay", "within a replay"],
+    [(None, 143), (JOB, 0), (of_reprocessing(last=3), 0), (of_reprocessing(last=4), 143)],
+    ids=["before the first batch", "after a commit", "after reprocessing", "within reprocessing"],
 )
 def test_sigterm_without_a_batch_in_progress(job: BatchJob | None, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutdown, "_halt", lambda code: pytest.exit(f"code {code}"))

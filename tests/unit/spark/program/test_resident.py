@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from eventconsumer_api.spec.spark import Output
-from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, KeepAlive, Totals, manifest_name
+from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, ResidentLimits, Totals, manifest_name
 from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_spark.errors import ManifestError
 from eventconsumer_spark.program.resident import Between, End, Step, decide, jobs_while_alive
@@ -23,7 +23,7 @@ from tests.support.fakes.spark_store import FakeBlobStore
 
 PREFIX = "shop/orders"
 RESOURCE = ResourceRef(namespace="shop", name="orders", uid="uid-1")
-LIMITS = KeepAlive(seconds=60, max_batches=4, max_age_seconds=1000, max_bytes=100)
+LIMITS = ResidentLimits(seconds=60, max_batches=4, max_age_seconds=1000, max_bytes=100)
 AT_WORK = Between(batches=1, age=30, idle=0)
 
 
@@ -88,10 +88,10 @@ class World:
             application="orders-b3",
             number=3,
             attempt=2,
-            search_poison=True,
+            search_unprocessable=True,
             sink=BlobLocation(container="drained", prefix=PREFIX, credential=credential),
             output=Output(path="abfss://results@shop.blob.core.windows.net/orders"),
-            keep_alive=LIMITS,
+            resident=LIMITS,
         )
 
     def freeze(self, number: int, size: int = 10, chain: str = "c1") -> None:
@@ -109,7 +109,7 @@ class World:
         )
         self.store.put(manifest_name(PREFIX, number), manifest.model_dump_json(by_alias=True).encode())
 
-    def jobs(self, limits: KeepAlive = LIMITS) -> Iterator[BatchJob]:
+    def jobs(self, limits: ResidentLimits = LIMITS) -> Iterator[BatchJob]:
         folder = AbfsFolder("abfss", "drained", "shop.blob.core.windows.net", "")
         account = StorageAccount("https://shop.blob.core.windows.net", "shop", key="k")
         known = fingerprint([self.job.sink.credential])
@@ -136,7 +136,7 @@ def test_next_batches_are_first_attempts_in_order_and_the_last_line_has_the_reas
     world.pauses[3] = lambda: world.freeze(5)
     first, *others = world.jobs()
     assert first == world.job
-    assert [(job.number, job.attempt, job.search_poison) for job in others] == [(4, 1, False), (5, 1, False)]
+    assert [(job.number, job.attempt, job.search_unprocessable) for job in others] == [(4, 1, False), (5, 1, False)]
     assert caplog.messages == ["the resident driver ends before batch 6: it has had no batch for 60 s"]
 
 
@@ -148,10 +148,10 @@ def test_idle_time_begins_with_the_end_of_a_batch(world: World) -> None:
     assert world.now == 560
 
 
-def test_search_for_poison_as_the_operator_decided_for_first_attempts(world: World) -> None:
+def test_search_for_unprocessable_files_as_the_operator_decided_for_first_attempts(world: World) -> None:
     world.freeze(4)
-    _, other = world.jobs(LIMITS.model_copy(update={"search_poison": True}))
-    assert other.search_poison
+    _, other = world.jobs(LIMITS.model_copy(update={"search_unprocessable": True}))
+    assert other.search_unprocessable
 
 
 def test_changed_credential_ends_it(world: World) -> None:

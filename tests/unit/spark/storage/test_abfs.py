@@ -36,12 +36,12 @@ def test_output_may_be_the_root_of_a_container() -> None:
     assert root.quarantine == f"abfs://results@{LOCAL_HOST}/_quarantine/_batch=1"
 
 
-def test_replay_and_trial_write_to_folders_of_their_own() -> None:
+def test_reprocessing_and_trial_write_to_folders_of_their_own() -> None:
     output = output_folder("abfss://results@shop.dfs.core.windows.net/a/b", CLOUD)
-    replay = folders(output, "batch=7", "again")
-    assert str(replay.table) == "abfss://results@shop.dfs.core.windows.net/a/b_replays/again"
-    assert replay.quarantine == "abfss://results@shop.dfs.core.windows.net/a/b_replays/again_quarantine/batch=7"
-    for real in (folders(output, "batch=7"), replay):
+    reprocess = folders(output, "batch=7", "again")
+    assert str(reprocess.table) == "abfss://results@shop.dfs.core.windows.net/a/b_reprocess/again"
+    assert reprocess.quarantine == "abfss://results@shop.dfs.core.windows.net/a/b_reprocess/again_quarantine/batch=7"
+    for real in (folders(output, "batch=7"), reprocess):
         trial = trial_folders(real, 7)
         assert real.trials == f"{real.table}_trial"
         for folder in (str(trial.table), trial.output, trial.quarantine):

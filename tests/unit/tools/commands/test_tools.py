@@ -228,7 +228,7 @@ def test_a_migration_says_which_prefix_each_program_needs() -> None:
         )  # fmt: skip
 
     assert places(report(LEGACY, " x/ ")) == (
-        "to use the old leases where they are, set spec.leaseStore.container: old, "
+        "to use the old leases where they are, set spec.checkpointStore.container: old, "
         'prefix: "x/"; to go back, set storageBlobPrefix "n/h/" in the old program'
     )
     assert 'prefix: ""' in places(report(LEGACY, ""))
@@ -370,7 +370,7 @@ def test_settings_that_do_not_suit_leases_are_told(
     checks = Checks()
     judge_account(facts, versioned, checks)
     (found,) = checks.report().checks
-    assert (found.check, found.ok, detail in found.detail) == ("lease-account", ok, True)
+    assert (found.check, found.ok, detail in found.detail) == ("checkpoint-account", ok, True)
     assert bool(found.remedy) == bool(facts.hierarchical)
 
 

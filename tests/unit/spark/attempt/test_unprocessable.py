@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventconsumer_spark.attempt.poison import budget, search
+from eventconsumer_spark.attempt.unprocessable import budget, search
 from eventconsumer_spark.errors import SearchError
 
 

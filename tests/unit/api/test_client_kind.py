@@ -3,18 +3,18 @@
 import pytest
 from pydantic import ValidationError
 
-from eventconsumer_api.v1alpha1 import Processing, SourceKind
+from eventconsumer_api.v1alpha1 import ClientKind, Processing
 
 
 def test_our_own_receiver_is_the_default_and_is_not_written() -> None:
     processing = Processing.model_validate_json("{}")
-    assert processing.source is SourceKind.AMQP
-    assert "source" not in processing.model_dump_json(by_alias=True)
+    assert processing.client is ClientKind.BUILT_IN
+    assert "client" not in processing.model_dump_json(by_alias=True)
 
 
 def test_another_receiver_is_written_and_read() -> None:
-    processing = Processing.model_validate_json('{"source":"Sdk"}')
-    assert processing.source is SourceKind.SDK
+    processing = Processing.model_validate_json('{"client":"AzureSdk"}')
+    assert processing.client is ClientKind.AZURE_SDK
     assert Processing.model_validate_json(processing.model_dump_json(by_alias=True)) == processing
     with pytest.raises(ValidationError):
-        Processing.model_validate_json('{"source":"other"}')
+        Processing.model_validate_json('{"client":"other"}')
