@@ -1,9 +1,11 @@
 """The reference of the audit names every code and every option, and the image's program is a program."""
 
 import ast
+import pkgutil
 import re
 import subprocess
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -50,13 +52,17 @@ def test_the_images_program_runs_the_package(tmp_path: Path) -> None:
 
 
 def imported() -> Iterator[str]:
-    """The modules of this project that the package `audit` imports, except its own."""
-    for file in (ROOT / "processor_image/src/eventconsumer_audit").glob("*.py"):
+    """The modules of this project that the auditor imports, and what opens the consumer for it, except its own."""
+    sources = ROOT / "processor_image/src"
+    for file in (*(sources / "eventconsumer_audit").glob("*.py"), sources / "eventconsumer_tools/access.py"):
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("eventconsumer_"):
-                packages = {"eventconsumer_api", "eventconsumer_host", "eventconsumer_host.source"}
-                inner = [f"{node.module}.{each.name}" for each in node.names]
-                yield from inner if node.module in packages else [str(node.module)]
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("eventconsumer_"):
+                modules = {
+                    each.name for each in pkgutil.iter_modules(getattr(import_module(node.module), "__path__", []))
+                }
+                yield from (
+                    f"{node.module}.{each.name}" if each.name in modules else node.module for each in node.names
+                )
 
 
 def test_what_the_audit_shares_is_listed_and_nothing_else() -> None:

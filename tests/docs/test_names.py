@@ -27,7 +27,7 @@ ALERTS = {
     for rule in group["rules"]
 }
 _METRIC = re.compile(r"eventconsumer_[a-z_]+")
-_PACKAGES = re.compile(r"eventconsumer_(api|storage|operator|processor|host|tools|audit|spark|demo|cli|io_consumer)\b")
+_PACKAGES = re.compile(r"eventconsumer_(api|storage|operator|host|tools|audit|spark|demo|cli|io_consumer)\b")
 
 
 def field(path: str) -> bool:

@@ -9,7 +9,7 @@ import atheris
 
 from tests.fuzz.targets import load
 
-_PACKAGES = [f"eventconsumer_{name}" for name in ("api", "storage", "operator", "processor", "cli")]
+_PACKAGES = [f"eventconsumer_{name}" for name in ("api", "storage", "operator", "host", "tools", "audit", "cli")]
 
 with atheris.instrument_imports(include=_PACKAGES):
     target = load(sys.argv[1])

@@ -14,18 +14,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+HOST, TOOLS = "eventconsumer_host", "eventconsumer_tools"
 RUNS = 80  # of the product, which must live
 MOST = 600  # of a mutant, which must not: some need a rare coincidence, and any change of the host changes its runs
 
 
 @dataclass(frozen=True)
 class Change:
-    """A substitution; the old text must occur exactly `times`."""
+    """A substitution in a file of a package; the old text must occur exactly `times`."""
 
     file: str
     old: str
     new: str
     times: int = 1
+    package: str = HOST
+
+    def source(self, folder: Path) -> Path:
+        """The file, where `folder` holds the packages."""
+        return folder / self.package / self.file
 
 
 @dataclass(frozen=True)
@@ -540,7 +546,7 @@ MUTANTS: Mapping[str, Mutant] = {
         LOSES,
     ),
     "hub accept ends nothing": Mutant(
-        (Change("tools/accept.py", "while not await chain.seal(end.slot, empty):", "while False:"),),
+        (Change("commands/accept.py", "while not await chain.seal(end.slot, empty):", "while False:", package=TOOLS),),
         LOSES | {"accept": 8},
     ),
     "retention is taken for compaction": Mutant(
@@ -562,20 +568,18 @@ MUTANTS: Mapping[str, Mutant] = {
 
 
 def make(mutant: Mutant, target: Path) -> None:
-    """Write the changed package into a folder.
+    """Write the changed packages into a folder.
 
     Raises:
         ValueError: A change does not fit the source.
     """
     import eventconsumer_host
 
-    shutil.copytree(
-        Path(eventconsumer_host.__file__).parent,
-        target / "eventconsumer_host",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
+    sources = Path(eventconsumer_host.__file__).parents[1]
+    for package in (HOST, TOOLS):
+        shutil.copytree(sources / package, target / package, ignore=shutil.ignore_patterns("__pycache__"))
     for change in mutant.changes:
-        path = target / "eventconsumer_host" / change.file
+        path = change.source(target)
         text = path.read_text()
         if text.count(change.old) != change.times:
             raise ValueError(f"{change.file} has {change.old!r} {text.count(change.old)} times, not {change.times}")

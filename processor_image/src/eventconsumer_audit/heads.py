@@ -1,13 +1,48 @@
 """Compares the ends of the chains with the ends of the hub's partitions: lag, expired events, files of another hub."""
 
 from collections.abc import Mapping
+from datetime import datetime
+from typing import Protocol
 
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.wire.identity import HubSegment
 from eventconsumer_audit.chain import ChainAudit
 from eventconsumer_audit.codes import Code
 from eventconsumer_audit.model import Findings, Place
-from eventconsumer_host.source.hub import Hub, PartitionInfo
+
+
+class HubProperties(Protocol):
+    """Properties of an Event Hub."""
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was created; another time means that it was deleted and created again."""
+
+    @property
+    def partition_ids(self) -> tuple[str, ...]:
+        """The ids of its partitions."""
+
+
+class PartitionRange(Protocol):
+    """The events that a partition retains, by sequence number."""
+
+    @property
+    def last(self) -> int:
+        """Of the last event; -1: there was none."""
+
+    @property
+    def earliest(self) -> int:
+        """Of the first retained event, or of the next one if none is retained."""
+
+
+class Hub(Protocol):
+    """The queries of an Event Hub that the audit sends; both raise EventConsumerError."""
+
+    async def describe(self) -> HubProperties:
+        """Request the properties of the hub."""
+
+    async def partition(self, partition: str) -> PartitionRange:
+        """Request the retained range of a partition."""
 
 
 async def compare(
@@ -44,7 +79,7 @@ async def compare(
     return heads
 
 
-def _compare(chain: ChainAudit, info: PartitionInfo, findings: Findings) -> None:
+def _compare(chain: ChainAudit, info: PartitionRange, findings: Findings) -> None:
     if chain.next is None:
         return
     place = (chain.incarnation, chain.partition)

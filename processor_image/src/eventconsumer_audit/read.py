@@ -31,7 +31,6 @@ from eventconsumer_audit.table import TableCheck
 from eventconsumer_audit.tablelog import TableLogReader
 from eventconsumer_audit.verdict import summary
 from eventconsumer_audit.watermark import WatermarkAudit
-from eventconsumer_host.source.hub import Hub
 from eventconsumer_storage.confined.reader import Confined
 from eventconsumer_storage.errors import NotFound
 
@@ -43,7 +42,7 @@ class Subject:
     files: Container
     prefix: str
     leases: LeaseSubject | None = None
-    hub: Hub | None = None
+    hub: heads.Hub | None = None
     resource: ResourceRef | None = None  # the EventConsumer; None: unknown
     outputs: Outputs | None = None  # where Spark writes; None: unknown
     writes_files: bool = True  # False: a handler replaces the files, and no file ends at a checkpoint

@@ -35,7 +35,7 @@ PROGRAMS = programs()
 
 def test_all_programs_are_found() -> None:
     packages = {name.partition(".")[0].removeprefix("eventconsumer_") for name in PROGRAMS}
-    assert packages == {"cli", "processor", "operator", "local_cluster", "demo", "release"}
+    assert packages == {"cli", "tools", "operator", "local_cluster", "demo", "release"}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -1,7 +1,7 @@
 """The capacity model: hosts, storage requests and money of a consumer, from its spec and a rate of events. Pure.
 
 docs/concepts/capacity.md explains each constant. `tests/bench/capacity.py` compares the model with measurements, and
-tests/unit/host/host/test_capacity.py the requests at idle with the host's own figure. Limits of the services:
+tests/unit/api/resource/test_capacity.py the requests at idle with the host's own figure. Limits of the services:
 
 - Event Hubs, throughput units: https://learn.microsoft.com/azure/event-hubs/event-hubs-scalability
 - Event Hubs, tiers: https://learn.microsoft.com/azure/event-hubs/event-hubs-quotas

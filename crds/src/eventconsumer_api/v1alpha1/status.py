@@ -13,7 +13,7 @@ from pydantic import Field
 from eventconsumer_api.shared.model import ShownReport
 from eventconsumer_api.spec.conditions import ConditionType
 from eventconsumer_api.spec.spark import IN_FLIGHT_MAX
-from eventconsumer_api.v1alpha1 import ScalingMode
+from eventconsumer_api.v1alpha1.scaling import ScalingMode
 
 Count = Annotated[int, Field(ge=0)]
 MISSING_MAX = IN_FLIGHT_MAX + 16

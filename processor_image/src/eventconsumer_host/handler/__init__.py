@@ -1,4 +1,7 @@
-"""The handler: the class that a user writes, and how the host loads it, calls it and writes dead letters."""
+"""The handler: the class that a user writes, and how the host loads it, calls it and writes dead letters.
+
+`__all__` is the interface for users: the only names of the host that their code imports.
+"""
 
 from typing import TYPE_CHECKING
 

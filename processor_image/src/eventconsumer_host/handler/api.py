@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     Rows: TypeAlias = pa.Table | pa.RecordBatch
     """Rows that a handler returns in mode Transform. `sequence_number`, of type int64, names the event of each row, in
-    the order of the batch. Columns that are `replaceable` in `eventconsumer_api.wire.file_columns` are optional, and replace
-    those of the events."""
+    the order of the batch. Columns that are `replaceable` in `eventconsumer_api.wire.file_columns` are optional, and
+    replace those of the events."""
 
 T = TypeVar("T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

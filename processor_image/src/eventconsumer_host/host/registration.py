@@ -30,7 +30,6 @@ from eventconsumer_host.partition.memory import Memory
 from eventconsumer_host.sink.slots import utc_now
 from eventconsumer_host.source.budget import Budget
 from eventconsumer_host.source.hub import Hub, HubInfo
-from eventconsumer_host.source.sdk import SdkHub
 from eventconsumer_storage.async_blobs import AzureBlobStore, Observer, blob_service
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Unavailable
@@ -134,6 +133,8 @@ def hub_of(config: HostConfig, memory: Memory | None = None, reader: str = "") -
     processing = config.processing
     runtime_metrics = processing.runtime_metrics and processing.handler is not None  # only a handler uses them
     if processing.client is ClientKind.AZURE_SDK:
+        from eventconsumer_host.source.sdk import SdkHub  # with it comes the SDK, which no other source needs
+
         return SdkHub(access, runtime_metrics=runtime_metrics, reader=reader)
     linger = linger_seconds(config.roll, processing)
     budget = Budget(lambda: memory.for_waiting) if memory else None
