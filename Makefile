@@ -168,8 +168,9 @@ programs: ## Install the Debian packages that tests run
 
 # Folders of tests, by the target that makes what they need.
 NEED_peer := tests/unit/host tests/contract/host tests/integration/processor
-NEED_azurite := tests/contract/cli tests/contract/faults tests/contract/host tests/integration/processor tests/integration/spark \
-  tests/integration/chaos tests/integration/interop tests/integration/monitoring tests/faults tests/attackers tests/outsiders tests/e2e
+NEED_azurite := tests/contract/audit tests/contract/cli tests/contract/faults tests/contract/host tests/contract/storage tests/contract/tools \
+  tests/integration/processor tests/integration/spark tests/integration/chaos tests/integration/interop tests/integration/monitoring \
+  tests/faults tests/attackers tests/outsiders tests/e2e
 NEED_classes := tests/contract/spark tests/integration/spark tests/integration/interop tests/attackers tests/outsiders
 NEED_outsiders := tests/outsiders
 NEED_tools := tests/contract/operator tests/contract/cli tests/contract/cluster tests/contract/release tests/integration/chaos \

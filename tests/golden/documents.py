@@ -13,7 +13,6 @@ from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from eventconsumer_host.batch.retention import RetentionRecord
 from pydantic import AwareDatetime, BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
@@ -29,6 +28,7 @@ from eventconsumer_api.wire.watermark import WatermarkRecord
 from eventconsumer_cli.kube.releases import Settings
 from eventconsumer_host.handler.deadletter import Letter
 from eventconsumer_host.host.replay import ReplayRecord
+from eventconsumer_host.leader.retention import RetentionRecord
 from eventconsumer_host.notice.cursor import NoticesRecord
 from eventconsumer_host.sink.slots import Genesis
 from eventconsumer_spark.job import Decoding

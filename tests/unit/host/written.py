@@ -20,7 +20,7 @@ from eventconsumer_host.source import sdk
 from eventconsumer_host.source.batch import EventBatch
 from eventconsumer_host.source.columns import to_batch
 from eventconsumer_host.table import checkpoint_file
-from eventconsumer_host.table.delta import Place, Registration, new_table
+from eventconsumer_host.table.delta import Registration, TablePartition, new_table
 from tests.unit.host.sink.messages import message
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -70,7 +70,7 @@ def created() -> bytes:
 def registered() -> bytes:
     """Version 1: a file, and one with events that the handler dropped."""
     facts = ("etag", 500, NOON, 7, 7, 8, 2, 2, "nonce", "800", NOON)
-    place, root = Place("0123456789abcdef", "3"), "shop/orders/"
+    place, root = TablePartition("0123456789abcdef", "3"), "shop/orders/"
     enqueued = EnqueuedRange(NOON, NOON)
     slots = (
         Slot(f"{root}inc=0123456789abcdef/partition=3/from={7:020d}.parquet", *facts, enqueued=enqueued),

@@ -23,7 +23,7 @@ def test_a_test_has_the_duration_of_its_last_run(tmp_path: Path) -> None:
     ("test", "suite"),
     [
         ("tests/unit/operator/kube/test_store.py::test[a::b]", "tests/unit/operator"),
-        ("tests/contract/api/shared/test_limited_http.py::test", "tests/contract"),
+        ("tests/contract/api/shared/test_limited_http.py::test", "tests/contract/api"),
         ("tests/e2e/cluster/test_quota.py::test", "tests/e2e"),
     ],
 )

@@ -239,7 +239,7 @@ async def test_a_new_leader_finds_the_last_event_of_files_that_are_in_batches() 
     "overrides",
     [
         {"processing": {"handler": "shop:Orders", "handlerMode": "Replace"}},
-        {"replay": {"nonce": "again", "partitions": ["0"]}},
+        {"replay": {"name": "again", "partitions": ["0"]}},
     ],
 )
 async def test_without_files_and_in_a_replay_there_is_no_watermark(overrides: dict[str, Any]) -> None:
