@@ -139,6 +139,7 @@ diagrams: ## Draw the diagrams of docs/diagrams from their text
 lint: env ## Check style
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
+	@! git grep -n "fmt: [s]kip" -- '*.py' || { echo "Remove these comments: calls are as ruff formats them." >&2; exit 1; }
 
 types: env ## Check types
 	@$(VENV)/bin/mypy $(DISTS:%=%/src) $(DECODER)/python $(DECODER)/hatch_build.py

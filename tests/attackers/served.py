@@ -19,9 +19,8 @@ _HUB = (
     "Endpoint=sb://localhost:1;SharedAccessKeyName=k;SharedAccessKey=c2VjcmV0;UseDevelopmentEmulator=true;EntityPath=o"
 )
 _STORAGE = (
-    f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
-    f"BlobEndpoint=http://127.0.0.1:1/{ACCOUNT};"
-)  # fmt: skip
+    f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint=http://127.0.0.1:1/{ACCOUNT};"
+)
 
 
 class Served:
@@ -80,9 +79,14 @@ def operator(folder: Path, *, limited: bool = True) -> Iterator[Served]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "kubeconfig").write_text(json.dumps(NOWHERE))
     flags = (
-        "--processor-image=p", "--spark-image=s", "--namespace=shop", "--leader-elect", f"--health-port={port}",
-        f"--probe-port={probes}", f"--status-page-port={page}",
-    )  # fmt: skip
+        "--processor-image=p",
+        "--spark-image=s",
+        "--namespace=shop",
+        "--leader-elect",
+        f"--health-port={port}",
+        f"--probe-port={probes}",
+        f"--status-page-port={page}",
+    )
     environment = {"KUBECONFIG": str(folder / "kubeconfig"), "POD_NAMESPACE": "home"}
     with _running([*_command("eventconsumer_operator", limited), *flags], folder, environment) as process:
         found = Served(process, port, probes, seconds=10)
@@ -118,8 +122,11 @@ def host(folder: Path, *, limited: bool = True) -> Iterator[Served]:
     }
     (folder / "config").write_text(json.dumps(config))
     environment = {
-        "EVENTCONSUMER_CONFIG": str(folder / "config"), "EVENTCONSUMER_PORT": "0", "POD_NAME": "h", "POD_UID": "u",
-    }  # fmt: skip
+        "EVENTCONSUMER_CONFIG": str(folder / "config"),
+        "EVENTCONSUMER_PORT": "0",
+        "POD_NAME": "h",
+        "POD_UID": "u",
+    }
     with _running(_command("eventconsumer_tools", limited), folder, environment) as process:
         log = folder / "log"
         found = wait_until(lambda: re.search(r'"port": (\d+)', log.read_text()), f"the host listens, see {log}")

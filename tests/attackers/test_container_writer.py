@@ -74,10 +74,20 @@ def _exhaust_a_deep_audit(
     secret.write_text(azurite.connection_string)
     where = [f"--container={container.container_name}", "--prefix=shop/orders"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "eventconsumer_tools", "audit", "--json", "--deep",
-         f"--connection-string-file={secret}", *where],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "eventconsumer_tools",
+            "audit",
+            "--json",
+            "--deep",
+            f"--connection-string-file={secret}",
+            *where,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     with bombs.Container(process.pid, AUDIT_BYTES) as memory:
         output, _ = process.communicate()
     if memory.killed:

@@ -62,9 +62,13 @@ def signed(azurite: AzuriteProcess, tmp_path: Path) -> Iterator[tuple[DrainedBat
     """Files that a shared access signature opens, and the signature."""
     rights = AccountSasPermissions(read=True, write=True, delete=True, list=True, add=True, create=True)
     sas = generate_account_sas(
-        ACCOUNT, KEY, ResourceTypes(container=True, object=True), rights, datetime.now(UTC) + timedelta(hours=1),
+        ACCOUNT,
+        KEY,
+        ResourceTypes(container=True, object=True),
+        rights,
+        datetime.now(UTC) + timedelta(hours=1),
         services=Services(blob=True),
-    )  # fmt: skip
+    )
     secret = tmp_path / "connectionString"
     secret.write_text(f"BlobEndpoint={azurite.url};SharedAccessSignature={sas}")
     with BlobServiceClient.from_connection_string(azurite.connection_string) as service:

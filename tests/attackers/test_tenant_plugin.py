@@ -33,13 +33,25 @@ IMAGE = "registry.example.com/eventconsumer/processor:1.2.3"  # that of the rele
 ATTACKER, VICTIM, SUPPORTER = "attacker", "victim", "supporter"
 # Nothing aggregates roles here, so each part of `edit` is bound by itself.
 EDIT = (
-    "system:aggregate-to-view", "system:aggregate-to-edit",
-    "eventconsumer-viewer", "eventconsumer-editor", "eventconsumer-tools",
-)  # fmt: skip
+    "system:aggregate-to-view",
+    "system:aggregate-to-edit",
+    "eventconsumer-viewer",
+    "eventconsumer-editor",
+    "eventconsumer-tools",
+)
 USE = ("eventconsumer-viewer", "eventconsumer-editor", "eventconsumer-tools")
 INIT = (
-    "init", "bills", "--hub", "bills", "--hub-secret", "bills-hub", "--storage-secret", "bills-storage", "-f", "-",
-)  # fmt: skip
+    "init",
+    "bills",
+    "--hub",
+    "bills",
+    "--hub-secret",
+    "bills-hub",
+    "--storage-secret",
+    "bills-storage",
+    "-f",
+    "-",
+)
 ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
 CLUSTER_ROLE_BINDING = Kind(
     "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
@@ -84,9 +96,13 @@ class Shop:
         access = ("-n", self.namespace, "--kubeconfig", str(self.cluster.server.kubeconfig(user)))
         return subprocess.run(
             [program, *words, *access],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=HANG_SECONDS,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=HANG_SECONDS,
             env=os.environ | {"COLUMNS": "400"},
-        )  # fmt: skip
+        )
 
     def bind(self, user: str, *roles: str, namespace: str = "") -> None:
         """Bind ClusterRoles to a user, in a namespace or for all."""
@@ -137,9 +153,10 @@ def take_over(shop: Shop, user: str, *command: str) -> Outcome:
         command: Arguments of the plugin.
     """
     labels = {
-        "app.kubernetes.io/name": "eventconsumer", "app.kubernetes.io/component": "operator",
+        "app.kubernetes.io/name": "eventconsumer",
+        "app.kubernetes.io/component": "operator",
         "app.kubernetes.io/version": version("eventconsumer-cli"),
-    }  # fmt: skip
+    }
     arguments = [f"--processor-image={EVIL}", "--all-namespaces", "--allow-insecure-endpoints"]
     template = {
         "metadata": {"labels": labels},
@@ -221,9 +238,11 @@ def attempt(do: Callable[..., object], *arguments: object) -> None:
 def write_records(shop: Shop) -> None:
     """Grant the attacker the right that only administrators have."""
     rule = {
-        "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "resourceNames": [shop.record],
+        "apiGroups": ["rbac.authorization.k8s.io"],
+        "resources": ["clusterroles"],
+        "resourceNames": [shop.record],
         "verbs": ["get", "patch"],
-    }  # fmt: skip
+    }
     granted = f"writer-of-{shop.namespace}"
     shop.of().create(CLUSTER_ROLE, {"metadata": {"name": granted}, "rules": [rule]})
     shop.bind(ATTACKER, granted)

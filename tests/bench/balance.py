@@ -110,20 +110,22 @@ class Fleet:
 
     def _config(self) -> HostConfig:
         credential = {"field": "f", "connectionStringFile": "x"}
-        return HostConfig.model_validate({
-            "resource": {"namespace": "shop", "name": "orders", "uid": "u"},
-            "eventHub": {"name": "orders", "consumerGroup": "$Default", "credential": credential},
-            "leases": {
-                "location": {"container": "leases", "credential": credential},
-                "durationSeconds": LEASE_SECONDS,
-            },
-            "startingPosition": {"type": "Earliest"},
-            "processing": {"maxBatchSize": 300, "prefetchCount": 300, "maxWaitSeconds": 20},
-            "sink": {"container": "drained", "prefix": "p", "credential": credential},
-            "roll": {"maxBytes": 1_000_000, "maxSeconds": 60, "maxEvents": 100_000},
-            "batches": None,
-            "drainSeconds": 10,
-        })  # fmt: skip
+        return HostConfig.model_validate(
+            {
+                "resource": {"namespace": "shop", "name": "orders", "uid": "u"},
+                "eventHub": {"name": "orders", "consumerGroup": "$Default", "credential": credential},
+                "leases": {
+                    "location": {"container": "leases", "credential": credential},
+                    "durationSeconds": LEASE_SECONDS,
+                },
+                "startingPosition": {"type": "Earliest"},
+                "processing": {"maxBatchSize": 300, "prefetchCount": 300, "maxWaitSeconds": 20},
+                "sink": {"container": "drained", "prefix": "p", "credential": credential},
+                "roll": {"maxBytes": 1_000_000, "maxSeconds": 60, "maxEvents": 100_000},
+                "batches": None,
+                "drainSeconds": 10,
+            }
+        )
 
     def run(self, seconds: float) -> None:
         """Let time pass: events come, the operator looks and tells, and what is unread is noted."""
@@ -152,9 +154,13 @@ class Fleet:
         self._told = (self.loop.now, self.wanted, ready, len(self.gone))
         self._generation += 1
         message = FleetMessage(
-            resource="shop/orders", generation=self._generation, time=EPOCH + timedelta(seconds=self.loop.now),
-            hosts=self.wanted, ready=tuple(sorted(ready)), gone=tuple(self.gone),
-        )  # fmt: skip
+            resource="shop/orders",
+            generation=self._generation,
+            time=EPOCH + timedelta(seconds=self.loop.now),
+            hosts=self.wanted,
+            ready=tuple(sorted(ready)),
+            gone=tuple(self.gone),
+        )
         for host in self.hosts.values():
             if host.running and host.manager:
                 host.news.accept(message)
@@ -282,9 +288,12 @@ def rows(options: Options) -> list[Row]:
 
 
 def _changed(
-    change: str, how: tuple[int, Callable[[Fleet], None] | None, Callable[[Fleet], None]], count: int, before: float,
+    change: str,
+    how: tuple[int, Callable[[Fleet], None] | None, Callable[[Fleet], None]],
+    count: int,
+    before: float,
     options: Options,
-) -> list[Row]:  # fmt: skip
+) -> list[Row]:
     hosts, first, then = how
     with _fleet(count, hosts) as fleet:
         if first:

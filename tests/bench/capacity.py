@@ -132,9 +132,14 @@ def main() -> None:
     for case in CASES:
         found = measure(case, options.seconds)
         load = Load(
-            case.rate, case.size, case.partitions, 1, roll_seconds=case.roll_seconds,
-            table_seconds=1 if case.table else None, operator=False,
-        )  # fmt: skip
+            case.rate,
+            case.size,
+            case.partitions,
+            1,
+            roll_seconds=case.roll_seconds,
+            table_seconds=1 if case.table else None,
+            operator=False,
+        )
         expected = requests_per_second(load)
         print(
             f"| {case} | {host_cpu_seconds(load):.3f} | {found.cpu:.3f} | {expected.writes:.2f} | {found.writes:.2f} "

@@ -78,9 +78,17 @@ class LongChains:
         first, last = number * EVENTS, number * EVENTS + EVENTS - 1
         tombstone = number < self.files // PARTITIONS * 9 // 10
         facts = {
-            "first": str(first), "last": str(last), "count": str(EVENTS), "epoch": "1", "writer": "host-a",
-            "nonce": "n", "last_offset": str(last), "last_enqueued_time": WHEN, "chain": CHAIN, "sha256": "0" * 64,
-        } | ({"tombstone": WHEN, "size": str(SIZE)} if tombstone else {})  # fmt: skip
+            "first": str(first),
+            "last": str(last),
+            "count": str(EVENTS),
+            "epoch": "1",
+            "writer": "host-a",
+            "nonce": "n",
+            "last_offset": str(last),
+            "last_enqueued_time": WHEN,
+            "chain": CHAIN,
+            "sha256": "0" * 64,
+        } | ({"tombstone": WHEN, "size": str(SIZE)} if tombstone else {})
         name = f"p/inc={ERA}/partition={partition}/from={first:020d}.parquet"
         return BlobInfo(name, '"1"', 0 if tombstone else SIZE, WRITTEN, facts)
 
@@ -158,9 +166,15 @@ def tail_of(store: Any) -> Tail:
 def leader(store: Any) -> Retention:
     """A leader, that removes nothing: all files are within the limit."""
     return Retention(
-        store, HostConfig.model_validate(CONFIG), Limits(bytes=10**18), CHAIN, tail_of(store),
-        batches=BatchLog(store, "p", 10**9), metrics=Metrics(), now=lambda: WRITTEN,
-    )  # fmt: skip
+        store,
+        HostConfig.model_validate(CONFIG),
+        Limits(bytes=10**18),
+        CHAIN,
+        tail_of(store),
+        batches=BatchLog(store, "p", 10**9),
+        metrics=Metrics(),
+        now=lambda: WRITTEN,
+    )
 
 
 async def measure(
@@ -183,9 +197,19 @@ async def measure(
 
     async def counted() -> None:
         stage = Stage(
-            HostConfig.model_validate(CONFIG), FakeHub(PARTITIONS), info, CHAIN, store, BatchLog(store, "p", 10**9),
-            tail_of(store), Metrics(), Reader(), lambda: WRITTEN, time.monotonic, Random(1),
-        )  # fmt: skip
+            HostConfig.model_validate(CONFIG),
+            FakeHub(PARTITIONS),
+            info,
+            CHAIN,
+            store,
+            BatchLog(store, "p", 10**9),
+            tail_of(store),
+            Metrics(),
+            Reader(),
+            lambda: WRITTEN,
+            time.monotonic,
+            Random(1),
+        )
         measured = Measure(stage, saved=WatermarkFile(store, "p", CHAIN, lambda: WRITTEN).saved)
         await measured.follow(View(partitions))
         assert measured.report(View(partitions)).files == files // PARTITIONS * PARTITIONS

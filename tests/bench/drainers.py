@@ -143,9 +143,13 @@ def start_sdk(
     """Start a process of the SDK's processor, with the consumer's containers."""
     emulator, azurite = servers
     settings = {
-        "hub": emulator.connection_string(consumer.hub), "storage": azurite.connection_string,
-        "leases": consumer.leases, "files": consumer.drained, "bytes": roll.most_bytes, "seconds": roll.most_seconds,
-    }  # fmt: skip
+        "hub": emulator.connection_string(consumer.hub),
+        "storage": azurite.connection_string,
+        "leases": consumer.leases,
+        "files": consumer.drained,
+        "bytes": roll.most_bytes,
+        "seconds": roll.most_seconds,
+    }
     with (folder / "sdk.log").open("ab") as log:
         command = [sys.executable, "-m", "tests.bench.sdk_drain"]
         return subprocess.Popen(command, env=os.environ | {"SDK_DRAIN": json.dumps(settings)}, stderr=log)

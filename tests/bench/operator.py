@@ -106,12 +106,22 @@ def api_server(source: Path) -> Iterator[ApiServerProcess]:
             kubectl(server, "wait", f"--for=jsonpath={ESTABLISHED}", "crd/eventconsumers.eventconsumer.io")
             rendered = subprocess.run(
                 [
-                    find_binary("helm"), "template", "eventconsumer", source / "helm/eventconsumer",
-                    "--namespace", "operator-system", "--kube-version", "1.35.0", "-f", VALUES_FILE,
-                    "--set", "watchNamespaces={" + NAMESPACE + "},crds.enabled=false",
+                    find_binary("helm"),
+                    "template",
+                    "eventconsumer",
+                    source / "helm/eventconsumer",
+                    "--namespace",
+                    "operator-system",
+                    "--kube-version",
+                    "1.35.0",
+                    "-f",
+                    VALUES_FILE,
+                    "--set",
+                    "watchNamespaces={" + NAMESPACE + "},crds.enabled=false",
                 ],
-                capture_output=True, check=True,
-            ).stdout  # fmt: skip
+                capture_output=True,
+                check=True,
+            ).stdout
             kubectl(server, "apply", "--server-side", "-f", "-", stdin=rendered)
             yield server
         finally:
@@ -165,17 +175,27 @@ class Hosts:
         ids = [str(number) for number in range(PARTITIONS)]
         lag = PartitionLag(events=moved % 100, seconds=float(moved % 10))
         fleet = FleetReport(
-            chain="00000000000000c1", partition_count=PARTITIONS, hub_created_at=datetime(2026, 1, 1, tzinfo=UTC),
-            owners=dict.fromkeys(ids, "host"), lag_events=PARTITIONS * lag.events, lag_seconds=lag.seconds,
-            lags=dict.fromkeys(ids, lag), files=3 + moved, events=100 + 100 * moved, bytes=1000 + 1000 * moved,
+            chain="00000000000000c1",
+            partition_count=PARTITIONS,
+            hub_created_at=datetime(2026, 1, 1, tzinfo=UTC),
+            owners=dict.fromkeys(ids, "host"),
+            lag_events=PARTITIONS * lag.events,
+            lag_seconds=lag.seconds,
+            lags=dict.fromkeys(ids, lag),
+            files=3 + moved,
+            events=100 + 100 * moved,
+            bytes=1000 + 1000 * moved,
             watermark=WatermarkReport(files=now),
-        )  # fmt: skip
+        )
         return HostReport(
-            owner="host", state=HostState.RUNNING, partition_count=PARTITIONS,
-            partitions=tuple(PartitionReport(id=each, epoch=1) for each in ids), fleet=fleet,
+            owner="host",
+            state=HostState.RUNNING,
+            partition_count=PARTITIONS,
+            partitions=tuple(PartitionReport(id=each, epoch=1) for each in ids),
+            fleet=fleet,
             hub_silent_seconds=now.timestamp() % 5,
             storage=StorageReport(requests_per_hour=now.timestamp() % 3600, idle_requests_per_hour=500),
-        )  # fmt: skip
+        )
 
 
 async def measure(source: Path, count: int, *, hosts: bool) -> None:
@@ -259,9 +279,11 @@ async def at_once(work: Callable[[int], Awaitable[None]], count: int) -> None:
 async def create(connection: Any, number: int) -> None:
     """Create a resource."""
     body = {
-        "apiVersion": EVENT_CONSUMER.api_version, "kind": EVENT_CONSUMER.name,
-        "metadata": {"name": f"orders-{number}", "namespace": NAMESPACE}, "spec": SPEC,
-    }  # fmt: skip
+        "apiVersion": EVENT_CONSUMER.api_version,
+        "kind": EVENT_CONSUMER.name,
+        "metadata": {"name": f"orders-{number}", "namespace": NAMESPACE},
+        "spec": SPEC,
+    }
     await KubernetesApi(connection).create(body)
 
 
@@ -287,9 +309,12 @@ async def run_host(connection: Any, number: int) -> None:
         "state": {"running": {}},
     }
     pod = {
-        "phase": "Running", "podIP": HOSTS, "podIPs": [{"ip": HOSTS}], "containerStatuses": [container],
+        "phase": "Running",
+        "podIP": HOSTS,
+        "podIPs": [{"ip": HOSTS}],
+        "containerStatuses": [container],
         "conditions": [{"type": "Ready", "status": "True"}],
-    }  # fmt: skip
+    }
     await core.patch_namespaced_pod_status(f"{name}-0", NAMESPACE, {"status": pod})
     counts = dict.fromkeys(("replicas", "readyReplicas", "updatedReplicas", "availableReplicas"), 1)
     status = counts | {"observedGeneration": stateful_set["metadata"]["generation"]}
@@ -327,9 +352,20 @@ class Operator:
         paths = os.pathsep.join(str(self._source / dist / "src") for dist in ("crds", "operator"))
         environment = os.environ | {"KUBECONFIG": str(self._server.kubeconfig(USER, NAMESPACE)), "PYTHONPATH": paths}
         command = [
-            sys.executable, "-m", "eventconsumer_operator", "--namespace", NAMESPACE, "--processor-image", "host:1",
-            "--spark-image", "spark:1", "--health-port", str(self._port), "--fleet-key-file", str(self._key),
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "eventconsumer_operator",
+            "--namespace",
+            NAMESPACE,
+            "--processor-image",
+            "host:1",
+            "--spark-image",
+            "spark:1",
+            "--health-port",
+            str(self._port),
+            "--fleet-key-file",
+            str(self._key),
+        ]
         with (self._server.folder / "operator.log").open("ab") as log:
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 

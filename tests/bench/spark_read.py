@@ -109,9 +109,17 @@ def drained_file(put: Callable[[str, bytes], Any], partition: str, first: int, c
 def batch_of(spark: SparkSession, files: list[BatchFile], root: AbfsFolder, name: str, **output: Any) -> Batch:
     """The files as the first batch of a new output."""
     manifest = BatchManifest(
-        number=1, chain="c", created_at=datetime.now(UTC), reason="Files", resource=RESOURCE, incarnation="0",
-        files=files, ranges={}, next={}, totals=Totals(),
-    )  # fmt: skip
+        number=1,
+        chain="c",
+        created_at=datetime.now(UTC),
+        reason="Files",
+        resource=RESOURCE,
+        incarnation="0",
+        files=files,
+        ranges={},
+        next={},
+        totals=Totals(),
+    )
     job = BatchJob(
         chain="c",
         resource=RESOURCE,

@@ -27,9 +27,20 @@ from tests.support.tls import TlsEmulator
 CLIENT = Path(__file__).with_name("spark_streaming_client.py")
 # Spark has these in versions of its own.
 SHIPPED = (
-    "activation", "antlr", "commons-", "gson", "guava", "hadoop", "http", "jackson", "jetty", "joda", "scala-library",
-    "slf4j", "wildfly",
-)  # fmt: skip
+    "activation",
+    "antlr",
+    "commons-",
+    "gson",
+    "guava",
+    "hadoop",
+    "http",
+    "jackson",
+    "jetty",
+    "joda",
+    "scala-library",
+    "slf4j",
+    "wildfly",
+)
 WARM_UP = 100_000  # events
 
 
@@ -48,12 +59,17 @@ def main() -> None:
             emulator.start()
         try:
             sizes = [WARM_UP, *[options.backlog] * options.rounds]
-            hubs = [(f"h{each}", fill(emulator, f"h{each}", SIZES["1k"][0], size, PARTITIONS))
-                    for each, size in enumerate(sizes)]  # fmt: skip
+            hubs = [
+                (f"h{each}", fill(emulator, f"h{each}", SIZES["1k"][0], size, PARTITIONS))
+                for each, size in enumerate(sizes)
+            ]
             settings = {
-                "endpoint": emulator.connection_string(), "trust": str(_trust(emulator)), "hubs": hubs, "jars": jars,
+                "endpoint": emulator.connection_string(),
+                "trust": str(_trust(emulator)),
+                "hubs": hubs,
+                "jars": jars,
                 "folder": name,
-            }  # fmt: skip
+            }
             kept = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "SPARK_HOME"}}
             environment = kept | {"SPARK_STREAMING": json.dumps(settings), "PYSPARK_PYTHON": str(options.python)}
             with on_core(CLIENT_CORE):

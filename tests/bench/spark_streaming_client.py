@@ -39,9 +39,11 @@ def main() -> None:
     for hub, size in settings["hubs"]:
         connection = java.org.apache.spark.eventhubs.EventHubsUtils.encrypt(f"{settings['endpoint']};EntityPath={hub}")
         options = {
-            "eventhubs.connectionString": connection, "eventhubs.startingPosition": BEGINNING,
-            "eventhubs.maxEventsPerTrigger": str(size), "eventhubs.prefetchCount": "3000",
-        }  # fmt: skip
+            "eventhubs.connectionString": connection,
+            "eventhubs.startingPosition": BEGINNING,
+            "eventhubs.maxEventsPerTrigger": str(size),
+            "eventhubs.prefetchCount": "3000",
+        }
         table = f"{settings['folder']}/{hub}"
         cpu, began = _cpu_seconds(process), time.monotonic()
         events = spark.readStream.format("eventhubs").options(**options).load()

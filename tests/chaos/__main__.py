@@ -62,11 +62,14 @@ class Observation:
         self.unread, self.states = Unread(), States()
         self.loads = {
             name: Load(
-                stage.admin, name, partial(stage.partitions.__getitem__, name), rate / len(stage.consumers),
+                stage.admin,
+                name,
+                partial(stage.partitions.__getitem__, name),
+                rate / len(stage.consumers),
                 number * IDS_OF_A_CONSUMER,
             )
             for number, name in enumerate(stage.consumers)
-        }  # fmt: skip
+        }
         self.logs = Logs(stage.pod_logs, stage.cluster.namespace, [stage.name, OPERATOR])
         self._watches = [Watch(self._readers, POLL_SECONDS), Watch(self._conditions, STATUS_SECONDS)]
 
@@ -154,9 +157,11 @@ def settle(stage: Stage, loads: dict[str, Load], wait: Callable[[float], bool]) 
 def verify(stage: Stage, loads: dict[str, Load]) -> tuple[list[Verdict], tuple[float, str]]:
     """Read all files and tables, and compare; also the longest time from arrival to file."""
     storage = {
-        "account_name": run.ACCOUNT, "account_key": run.STORAGE_KEY,
-        "endpoint": stage.storage.endpoint, "allow_http": "true",
-    }  # fmt: skip
+        "account_name": run.ACCOUNT,
+        "account_key": run.STORAGE_KEY,
+        "endpoint": stage.storage.endpoint,
+        "allow_http": "true",
+    }
     verdicts: list[Verdict] = []
     slowest = Filed("", [], 0.0)
     for name, load in loads.items():

@@ -259,9 +259,11 @@ class Stage:
     def secret(self, consumer: str, role: str, value: str) -> None:
         """Write a connection string into the Secret of a role: hub or storage."""
         manifest = {
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"{consumer}-{role}"},
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": f"{consumer}-{role}"},
             "stringData": {"connectionString": value},
-        }  # fmt: skip
+        }
         self.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
     def regenerate_hub_key(self, consumer: str, key: str) -> None:
@@ -308,8 +310,13 @@ class Stage:
         """
         result = subprocess.run(
             [sys.executable, "-m", "local_cluster", "up"],
-            cwd=ROOT, capture_output=True, text=True, timeout=REPAIR_SECONDS, check=False, start_new_session=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=REPAIR_SECONDS,
+            check=False,
+            start_new_session=True,
+        )
         if result.returncode:
             raise RuntimeError(f"`python -m local_cluster up` failed: {result.stderr.strip()[-800:]}")
 

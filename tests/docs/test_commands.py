@@ -22,9 +22,29 @@ TARGETS = set(re.findall(r"^([a-z][a-z-]*)(?: [a-z-]+)*:", (ROOT / "Makefile").r
     for name in line.split()
 }
 KUBECTL = {
-    "annotate", "api-resources", "apply", "auth", "config", "create", "delete", "describe", "events", "exec", "explain",
-    "get", "label", "logs", "patch", "port-forward", "rollout", "run", "scale", "set", "top", "wait",
-}  # fmt: skip
+    "annotate",
+    "api-resources",
+    "apply",
+    "auth",
+    "config",
+    "create",
+    "delete",
+    "describe",
+    "events",
+    "exec",
+    "explain",
+    "get",
+    "label",
+    "logs",
+    "patch",
+    "port-forward",
+    "rollout",
+    "run",
+    "scale",
+    "set",
+    "top",
+    "wait",
+}
 HELM = {"install", "upgrade", "rollback", "uninstall", "template", "list", "status", "get", "history"}
 COMMANDS = [command for page in pages() for command in commands(page)]
 

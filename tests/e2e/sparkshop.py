@@ -163,9 +163,11 @@ class SparkShop:
         """The bodies of all events in the output; `suffix` names the output of reprocessing."""
         with self.cluster.port_forward(run.BLOB_NAMESPACE, run.BLOB_SERVICE, run.BLOB_PORT) as port:
             storage = {
-                "account_name": run.ACCOUNT, "account_key": run.STORAGE_KEY,
-                "endpoint": f"http://127.0.0.1:{port}/{run.ACCOUNT}", "allow_http": "true",
-            }  # fmt: skip
+                "account_name": run.ACCOUNT,
+                "account_key": run.STORAGE_KEY,
+                "endpoint": f"http://127.0.0.1:{port}/{run.ACCOUNT}",
+                "allow_http": "true",
+            }
             if self._spark.get("output", {}).get("format") == "Parquet":
                 connection = run.storage_connection_string(f"http://127.0.0.1:{port}/{run.ACCOUNT}")
                 return [row["body"] for row in parquet_rows(connection, self.name + suffix, "body")]

@@ -42,9 +42,16 @@ def test_upgrade_and_rollback_restart_the_operator_only(demo: Demo) -> None:
     generation = demo.cluster.get("eventconsumer", "orders")["metadata"]["generation"]
     assert len(before) == 4
     demo.cluster.helm(
-        "upgrade", run.RELEASE, CHART, "--reset-then-reuse-values", "--wait", "--timeout", "120s",
-        "--set", "logLevel=DEBUG,resyncSeconds=60,metrics.service.enabled=true",
-    )  # fmt: skip
+        "upgrade",
+        run.RELEASE,
+        CHART,
+        "--reset-then-reuse-values",
+        "--wait",
+        "--timeout",
+        "120s",
+        "--set",
+        "logLevel=DEBUG,resyncSeconds=60,metrics.service.enabled=true",
+    )
     assert "--log-level=DEBUG" in arguments(demo)
     assert operator(demo)["metadata"]["uid"] != pod
     well(demo, generation)

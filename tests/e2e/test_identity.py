@@ -118,9 +118,11 @@ def test_a_starting_position_is_changed_before_the_first_file(shop: Demo) -> Non
     publish(shop, LATER, 40)
     resource = resource_of(LATER, LATER, f"drained/{LATER}")
     shop.cluster.kubectl(
-        "apply", "-f", "-",
+        "apply",
+        "-f",
+        "-",
         stdin=json.dumps(resource | {"spec": resource["spec"] | {"startingPosition": {"type": "Latest"}}}),
-    )  # fmt: skip
+    )
     assert wait_for(shop, LATER, "Ready", "True")
     shop.cluster.kubectl(
         "patch", "eventconsumer", LATER, "--type=merge", "-p", '{"spec":{"startingPosition":{"type":"Earliest"}}}'

@@ -28,9 +28,16 @@ def page(demo: Demo) -> Iterator[int]:
     """The page's port, forwarded; the release is restored at the end."""
     assert not demo.cluster.kubectl("get", "service", SERVICE, "--ignore-not-found"), "it is off by default"
     demo.cluster.helm(
-        "upgrade", run.RELEASE, str(ROOT / "helm/eventconsumer"), "--reset-then-reuse-values", "--wait",
-        "--timeout", "180s", "--set", "statusPage.enabled=true",
-    )  # fmt: skip
+        "upgrade",
+        run.RELEASE,
+        str(ROOT / "helm/eventconsumer"),
+        "--reset-then-reuse-values",
+        "--wait",
+        "--timeout",
+        "180s",
+        "--set",
+        "statusPage.enabled=true",
+    )
     try:
         with demo.cluster.port_forward(demo.cluster.namespace, f"service/{SERVICE}", 8082) as port:
             yield port

@@ -153,6 +153,10 @@ def test_suspend_and_resume_wait_until_it_is_so(demo: Demo, plugin: Plugin) -> N
 def test_kubectl_completes_names(demo: Demo, plugin: Plugin) -> None:
     ran = subprocess.run(
         ["kubectl", "__complete", "eventconsumer", "status", "-n", demo.cluster.namespace, NAME[:3]],
-        capture_output=True, text=True, timeout=120, env=plugin._env, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=plugin._env,
+        check=False,
+    )
     assert NAME in ran.stdout.splitlines(), ran

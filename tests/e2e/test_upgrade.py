@@ -43,9 +43,14 @@ def local_cluster(root: Path, *arguments: str) -> str:
     """Run the local cluster's program of a tree; its images are those of that tree."""
     done = subprocess.run(
         [sys.executable, "-m", "local_cluster", *arguments],
-        cwd=root, env=os.environ | {"PYTHONPATH": str(root / "local/cluster/src")},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=3000, check=False,
-    )  # fmt: skip
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(root / "local/cluster/src")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=3000,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 
@@ -84,10 +89,19 @@ class Release:
         }
         images = [word for name, image in given.items() for word in ("--set-string", f"image.{name}={image}")]
         cluster.helm(
-            "upgrade", "--install", run.RELEASE, str(self.root / "helm/eventconsumer"), "--reset-then-reuse-values",
-            *images, "--set", f"allowInsecureEndpoints=true,watchNamespaces={{{NAMESPACE}}}",
-            "--wait", "--timeout", "300s", timeout=330,
-        )  # fmt: skip
+            "upgrade",
+            "--install",
+            run.RELEASE,
+            str(self.root / "helm/eventconsumer"),
+            "--reset-then-reuse-values",
+            *images,
+            "--set",
+            f"allowInsecureEndpoints=true,watchNamespaces={{{NAMESPACE}}}",
+            "--wait",
+            "--timeout",
+            "300s",
+            timeout=330,
+        )
 
 
 @dataclass

@@ -62,10 +62,21 @@ DEFAULTS = "defaults.json"
 """What readers take for the fields that are not written."""
 
 _TEXTS = (
-    "17", "0123456789abcdef", "orders:Handler", "abfss://results@shop.dfs.core.windows.net/orders", "1Mi", "512m",
-    "https://shop.example.com/files", "Authorization", "/config/shop", "APP_LEVEL", "APP_", "10.1.2.0/24",
-    "0 6 * * *", "local:///app/job.py",
-)  # fmt: skip
+    "17",
+    "0123456789abcdef",
+    "orders:Handler",
+    "abfss://results@shop.dfs.core.windows.net/orders",
+    "1Mi",
+    "512m",
+    "https://shop.example.com/files",
+    "Authorization",
+    "/config/shop",
+    "APP_LEVEL",
+    "APP_",
+    "10.1.2.0/24",
+    "0 6 * * *",
+    "local:///app/job.py",
+)
 _NUMBERS = (7, 60, 900, 1024, 2_000_000, 20_000_000, 1)
 
 

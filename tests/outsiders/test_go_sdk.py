@@ -45,7 +45,8 @@ class GoProcessor:
         with self._output.open("wb") as output, self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [program],
-                env=os.environ | {
+                env=os.environ
+                | {
                     "HUB": orders.emulator.connection_string(),
                     "NAME": HUB,
                     "GROUP": "$Default",
@@ -54,7 +55,7 @@ class GoProcessor:
                 },
                 stdout=output,
                 stderr=log,
-            )  # fmt: skip
+            )
 
     @property
     def given(self) -> dict[str, list[int]]:

@@ -374,8 +374,9 @@ class Checker:
 
     def _end(self, partition: str, number: int, offset: str) -> Event | None:
         """The event with a number and an offset."""
-        return next((each for each in self._history.numbered(partition, number)
-                     if number * 10 + each.born == int(offset)), None)  # fmt: skip
+        return next(
+            (each for each in self._history.numbered(partition, number) if number * 10 + each.born == int(offset)), None
+        )
 
     def _dropped(
         self, partition: str, name: str, left: set[int], dropped: int, chain: ChainSeen, author: str

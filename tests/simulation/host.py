@@ -126,8 +126,11 @@ class Editing(EventProcessor):
         kept = [rng.random() >= share for _ in batch]
         for body in (body for body, keep in zip(bodies, kept, strict=True) if not keep):
             history.leave_out(partition, body, self._host)
-        rows = [(number, history.keep(partition, body, self._host))
-                for number, body, keep in zip(batch.sequence_numbers, bodies, kept, strict=True) if keep]  # fmt: skip
+        rows = [
+            (number, history.keep(partition, body, self._host))
+            for number, body, keep in zip(batch.sequence_numbers, bodies, kept, strict=True)
+            if keep
+        ]
         numbers, edited = zip(*rows, strict=True) if rows else ((), ())
         return pa.table({"sequence_number": pa.array(numbers, pa.int64()), "body": pa.array(edited, pa.string())})
 
@@ -266,10 +269,14 @@ class SimHost:
         files = partial(segments_of, config, info, segments, sink, self._times.now)
         known: set[str] = set()
         leader = Leader(
-            work, blobs=sink, segments=files, partitions=manager, checkpoint_versions=CHECKPOINT_VERSIONS,
+            work,
+            blobs=sink,
+            segments=files,
+            partitions=manager,
+            checkpoint_versions=CHECKPOINT_VERSIONS,
             endpoint=lambda _: RemoteReceiver(self.node, self._around.network, self._stream.receiver, known),
             retention_seconds=RETENTION_SECONDS,
-        )  # fmt: skip
+        )
         spelling = await store.spelling()
         record = lease_record(config, info, identity, sink.account, self._times.now(), spelling=spelling)
         restore = partial(restore_lease_record, self._leases, store.folder, record)

@@ -87,12 +87,29 @@ def test_a_partition_is_given_up_although_its_epoch_is_being_raised() -> None:
 def test_the_next_resource_knows_the_leases_whose_record_was_deleted_before_the_hub_lost_events() -> None:
     """A checkpoint beyond the end of the hub is then no sign of another program. No seed here has retention."""
     script: list[Step] = [
-        ("start", (0, 0)), ("start", (4, 0)), ("start", (1, 0)), ("produce", (6, 5)), ("wait", (6,)),
-        ("commit batch", (1, 0)), ("start", (5, 0)), ("mend", (0,)), ("operator", (0, 0)), ("rivals leave", (0,)),
-        ("produce", (11, 0)), ("produce", (1, 6)), ("wait", (2,)), ("crash", (5, 1)), ("operator", (0, 1)),
-        ("wait", (3,)), ("wait", (7,)), ("hold a file", ()), ("delete leases", ()), ("drop link", (2,)),
-        ("fail over", (7, 2)), ("wait", (7,)),
-    ]  # fmt: skip
+        ("start", (0, 0)),
+        ("start", (4, 0)),
+        ("start", (1, 0)),
+        ("produce", (6, 5)),
+        ("wait", (6,)),
+        ("commit batch", (1, 0)),
+        ("start", (5, 0)),
+        ("mend", (0,)),
+        ("operator", (0, 0)),
+        ("rivals leave", (0,)),
+        ("produce", (11, 0)),
+        ("produce", (1, 6)),
+        ("wait", (2,)),
+        ("crash", (5, 1)),
+        ("operator", (0, 1)),
+        ("wait", (3,)),
+        ("wait", (7,)),
+        ("hold a file", ()),
+        ("delete leases", ()),
+        ("drop link", (2,)),
+        ("fail over", (7, 2)),
+        ("wait", (7,)),
+    ]
     for seed in ("1/8", "1/29", "1/30", "1/32", "1/57"):
         outcome = run(seed, script)
         assert any("took over the chain" in line for line in outcome.trace), seed
@@ -232,7 +249,7 @@ def handled(rows: list[int], changes: dict[str, str]) -> tuple[Checker, Version]
         ([], {"last": "2", "last_offset": "20", "dropped": "3"}, "H1: .*3 dropped of .0, 1, 2., the handler left out"),
         ([0], {"last": "2", "last_offset": "20", "dropped": "1", "gap": "compaction:1-2/1"}, None),
     ],
-)  # fmt: skip
+)
 def test_the_checker_finds_rows_that_no_handler_returned_and_events_that_it_did_not_drop(
     rows: list[int], changes: dict[str, str], violated: str | None
 ) -> None:

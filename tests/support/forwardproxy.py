@@ -34,9 +34,13 @@ class ForwardProxy:
         self.port = free_port()
         self._log = directory / "proxy.log"
         settings = [
-            f"Port {self.port}", "Listen 127.0.0.1", "ConnectPort 443", f'LogFile "{self._log}"', "LogLevel Connect",
+            f"Port {self.port}",
+            "Listen 127.0.0.1",
+            "ConnectPort 443",
+            f'LogFile "{self._log}"',
+            "LogLevel Connect",
             *([f"BasicAuth {USER} {PASSWORD}"] if signs_in else []),
-        ]  # fmt: skip
+        ]
         configuration = directory / "proxy.conf"
         configuration.write_text("\n".join(settings) + "\n")
         command = [program, "-d", "-c", str(configuration)]

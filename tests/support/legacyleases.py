@@ -55,9 +55,10 @@ def document(dialect: str, partition: str, offset: str, number: int, epoch: int 
         case "net-standard-upgraded":
             return _compact(net | {"SequenceNumber": 0})
         case "java":
-            return _compact({key: camel[key] for key in ("offset", "sequenceNumber", "token", "epoch")} | {
-                key: camel[key] for key in ("partitionId", "owner")
-            })  # fmt: skip
+            return _compact(
+                {key: camel[key] for key in ("offset", "sequenceNumber", "token", "epoch")}
+                | {key: camel[key] for key in ("partitionId", "owner")}
+            )
         case "javascript":
             return _compact({key: camel[key] for key in ("partitionId", "owner", "token", "epoch")} | camel)
         case "python-1":

@@ -71,7 +71,7 @@ NAMED = (
     Leak("URL", f"connecting to https://shop:{PASSWORD}@proxy.example:3128 failed", PASSWORD),
     Leak("URL without a user", f"redis://:{PASSWORD}@cache:6379/0", PASSWORD),
     Leak("encoded URL", f"to=https%3A%2F%2Fshop%3A{PASSWORD}%40registry.example%2F", PASSWORD),
-)  # fmt: skip
+)
 """The secret is recognised by what is before or behind it, whatever it is."""
 
 FORMED = (
@@ -84,7 +84,7 @@ FORMED = (
     Leak("a private key", f"-----BEGIN PRIVATE KEY-----\n{_BODY}\n-----END PRIVATE KEY-----", _BODY),
     Leak("a private key of RSA", f"-----BEGIN RSA PRIVATE KEY-----\\n{_BODY}\\n-----END RSA PRIVATE KEY-----", _BODY),
     Leak("an encrypted private key", f"-----BEGIN ENCRYPTED PRIVATE KEY-----\n{_BODY}\n", _BODY),
-)  # fmt: skip
+)
 """The secret is recognised by its own form."""
 
 LEAKS = (*NAMED, *FORMED)

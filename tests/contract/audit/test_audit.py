@@ -93,9 +93,15 @@ class Drained:
             segments = await current(store, "shop/orders", INFO, CREATED)
             tail = Tail(segments_of(config, INFO, segments, store, utc_now), utc_now)
             work = Retention(
-                store, config, Limits(bytes=1), "", tail, batches=BatchLog(store, "shop/orders"), metrics=Metrics(),
+                store,
+                config,
+                Limits(bytes=1),
+                "",
+                tail,
+                batches=BatchLog(store, "shop/orders"),
+                metrics=Metrics(),
                 now=utc_now,
-            )  # fmt: skip
+            )
             at = Checkpoint(str(checkpoint), checkpoint)
             await work.step(INFO.partition_ids, {name: Lease(name, checkpoint=at) for name in "01"}, BatchState())
             assert work.report is not None

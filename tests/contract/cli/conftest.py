@@ -51,11 +51,20 @@ def _wait_for_rights(cluster: Cluster) -> None:
 def _user_roles() -> str:
     rendered = subprocess.run(
         [
-            find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
-            "--kube-version", "1.35.0", "-f", VALUES_FILE, *SERVED,
+            find_binary("helm"),
+            "template",
+            "eventconsumer",
+            ROOT / "helm/eventconsumer",
+            "--kube-version",
+            "1.35.0",
+            "-f",
+            VALUES_FILE,
+            *SERVED,
         ],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     names = {"eventconsumer-viewer", "eventconsumer-editor"}
     found = [each for each in yaml.safe_load_all(rendered) if each and each["metadata"]["name"] in names]
     assert {each["metadata"]["name"] for each in found} == names

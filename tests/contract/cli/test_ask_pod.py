@@ -85,11 +85,13 @@ def pod() -> Iterator[Pod]:
 
 def ask(pod: Pod, folder: Path) -> bytes:
     config = {
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": pod.url}}],
         "users": [{"name": "u", "user": {"token": "t"}}],
-    }  # fmt: skip
+    }
     (folder / "config").write_text(json.dumps(config))
     cluster: KubernetesCluster = connect(folder / "config")
     return cluster.ask_pod("shop", "orders-host-0", 8080, "/status")

@@ -40,9 +40,16 @@ class Echo:
     """A shell whose programs print their arguments."""
 
     def run(
-        self, namespace: str, pod: str, container: str, command: Sequence[str], *,
-        stdin: bytes | None, out: Sink, err: Sink,
-    ) -> int:  # fmt: skip
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        command: Sequence[str],
+        *,
+        stdin: bytes | None,
+        out: Sink,
+        err: Sink,
+    ) -> int:
         out(" ".join(command).encode())
         return 0
 
@@ -55,9 +62,16 @@ class Host:
         self._environment = os.environ | {"PATH": path, "EVENTCONSUMER_CONFIG": str(config)}
 
     def run(
-        self, namespace: str, pod: str, container: str, command: Sequence[str], *,
-        stdin: bytes | None, out: Sink, err: Sink,
-    ) -> int:  # fmt: skip
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        command: Sequence[str],
+        *,
+        stdin: bytes | None,
+        out: Sink,
+        err: Sink,
+    ) -> int:
         ran = subprocess.run(command, input=stdin or b"", capture_output=True, env=self._environment, check=False)
         out(ran.stdout)
         err(ran.stderr)
@@ -116,9 +130,17 @@ def test_an_editor_makes_the_pod_uses_it_and_removes_it(cluster: Cluster, namesp
     ],
 )
 def test_a_command_reaches_the_program_of_the_image(
-    cluster: Cluster, namespace: str, azurite: AzuriteProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: int, out: str, err: str,
-) -> None:  # fmt: skip
+    cluster: Cluster,
+    namespace: str,
+    azurite: AzuriteProcess,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    code: int,
+    out: str,
+    err: str,
+) -> None:
     hub = "Endpoint=sb://none.example/;SharedAccessKeyName=a;SharedAccessKey=a2V5"
     (tmp_path / "hub").write_text(hub)
     (tmp_path / "x").write_text(azurite.connection_string)

@@ -58,8 +58,12 @@ def cargo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def hatchling(crate: Path, target: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", "made"],
-        cwd=crate, env=os.environ | environment, check=False, capture_output=True, text=True,
-    )  # fmt: skip
+        cwd=crate,
+        env=os.environ | environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
 
 
 def made(crate: Path) -> tuple[str, dict[str, bytes]]:

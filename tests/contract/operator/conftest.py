@@ -103,12 +103,24 @@ def rendered_chart(values: str, version: str = "1.35.0") -> str:
     served = () if "scope=Cluster" in values else SERVED  # another choice in `values` counts
     return subprocess.run(
         [
-            find_binary("helm"), "template", "eventconsumer", ROOT / "helm/eventconsumer",
-            "--namespace", "operator-system", "--kube-version", version, "-f", VALUES_FILE, *served,
-            "--set", values,
+            find_binary("helm"),
+            "template",
+            "eventconsumer",
+            ROOT / "helm/eventconsumer",
+            "--namespace",
+            "operator-system",
+            "--kube-version",
+            version,
+            "-f",
+            VALUES_FILE,
+            *served,
+            "--set",
+            values,
         ],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
 
 
 @pytest.fixture(scope="session")

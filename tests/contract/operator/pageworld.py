@@ -89,11 +89,20 @@ def report_of(host: int, step: int, start: datetime) -> HostReport:
     now = start + step * STEP
     number = step // 48
     made = start + number * 48 * STEP
-    commit = None if number == 0 else CommitReport(
-        number=number, committed_at=made - 6 * STEP, application=f"orders-spark-{number}", rows_read=9_000,
-        rows_written=9_000, seconds=41.5, quarantined_rows=2 if number == 4 else 0,
-        quarantine=QUARANTINE if number == 4 else "",
-    )  # fmt: skip
+    commit = (
+        None
+        if number == 0
+        else CommitReport(
+            number=number,
+            committed_at=made - 6 * STEP,
+            application=f"orders-spark-{number}",
+            rows_read=9_000,
+            rows_written=9_000,
+            seconds=41.5,
+            quarantined_rows=2 if number == 4 else 0,
+            quarantine=QUARANTINE if number == 4 else "",
+        )
+    )
     batch = BatchReport(number=number + 1, files=24, bytes=9 << 20, events=9_000, reason="Files", created_at=made)
     lags = {str(each): lag_of(each, step) for each in range(PARTITIONS)}
     fleet = FleetReport(
@@ -134,12 +143,15 @@ def record(histories: Histories, key: Key, now: datetime, reports: dict[str, Hos
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": {
-            "name": f"{key.name}-host", "namespace": key.namespace, "generation": 1, "uid": "set",
+            "name": f"{key.name}-host",
+            "namespace": key.namespace,
+            "generation": 1,
+            "uid": "set",
             "ownerReferences": [{"uid": consumer.uid, "controller": True}],
         },
         "spec": {"replicas": hosts},
         "status": {"observedGeneration": 1, "replicas": hosts, "readyReplicas": hosts, "updatedReplicas": hosts},
-    }  # fmt: skip
+    }
     pods = tuple(
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{key.name}-host-{each}"}, "status": {}}
         for each in range(hosts)
@@ -232,10 +244,19 @@ def chromium(width: int = 1400, height: int = 1000, *, dark: bool = False) -> It
     options = Options()
     options.binary_location = program
     for flag in (
-        "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--no-proxy-server",
-        "--disable-background-networking", "--disable-component-update", "--no-first-run", "--hide-scrollbars",
-        "--lang=en-GB", f"--window-size={width},{height}", *(["--force-dark-mode"] if dark else []),
-    ):  # fmt: skip
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        "--disable-gpu",
+        "--no-proxy-server",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--no-first-run",
+        "--hide-scrollbars",
+        "--lang=en-GB",
+        f"--window-size={width},{height}",
+        *(["--force-dark-mode"] if dark else []),
+    ):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     browser = webdriver.Chrome(options=options, service=Service(driver))

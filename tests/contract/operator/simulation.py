@@ -86,9 +86,12 @@ class Simulation:
         count = sum(name in existing for name in wanted)
         ready = count if self.start_pods else 0
         status = {
-            "replicas": count, "readyReplicas": ready, "updatedReplicas": count, "availableReplicas": ready,
+            "replicas": count,
+            "readyReplicas": ready,
+            "updatedReplicas": count,
+            "availableReplicas": ready,
             "observedGeneration": stateful_set["metadata"]["generation"],
-        }  # fmt: skip
+        }
         if status.items() > stateful_set.get("status", {}).items() or stateful_set.get("status") != status:
             await self._apps.patch_namespaced_stateful_set_status(self._name, self._namespace, {"status": status})
 
@@ -128,9 +131,11 @@ class Simulation:
         await self._servers[name].setup()
         await web.TCPSite(self._servers[name], address, labels.HOST_PORT).start()
         status = {
-            "phase": "Running", "podIP": address, "podIPs": [{"ip": address}],
+            "phase": "Running",
+            "podIP": address,
+            "podIPs": [{"ip": address}],
             "conditions": [{"type": "Ready", "status": "True"}],
-        }  # fmt: skip
+        }
         await self._set_pod_status(name, status, {"state": {"running": {}}, "ready": True})
 
     async def _set_pod_status(self, name: str, status: dict[str, Any], container: dict[str, Any]) -> None:
@@ -150,25 +155,36 @@ def failed_create(stateful_set: Manifest, name: str, error: str) -> Manifest:
     text = error.partition(": ")[2].removesuffix(" (HTTP 403)")
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     return {
-        "apiVersion": "v1", "kind": "Event",
+        "apiVersion": "v1",
+        "kind": "Event",
         "metadata": {"name": f"{name}.refused", "namespace": owner["namespace"]},
         "involvedObject": {
-            "apiVersion": "apps/v1", "kind": "StatefulSet", "namespace": owner["namespace"], "name": owner["name"],
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "namespace": owner["namespace"],
+            "name": owner["name"],
             "uid": owner["uid"],
         },
-        "type": "Warning", "reason": "FailedCreate", "source": {"component": "statefulset-controller"},
+        "type": "Warning",
+        "reason": "FailedCreate",
+        "source": {"component": "statefulset-controller"},
         "message": f"Create Pod {name} in StatefulSet {owner['name']} failed error: {text}",
-        "firstTimestamp": now, "lastTimestamp": now, "count": 1,
-    }  # fmt: skip
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }
 
 
 def host_pod(stateful_set: Manifest, name: str) -> Manifest:
     """A pod as the StatefulSet controller makes it."""
     template = stateful_set["spec"]["template"]
     owner = {
-        "apiVersion": "apps/v1", "kind": "StatefulSet", "name": stateful_set["metadata"]["name"],
-        "uid": stateful_set["metadata"]["uid"], "controller": True,
-    }  # fmt: skip
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "name": stateful_set["metadata"]["name"],
+        "uid": stateful_set["metadata"]["uid"],
+        "controller": True,
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",

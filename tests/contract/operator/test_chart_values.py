@@ -201,12 +201,12 @@ def test_cluster_scope_has_cluster_roles_and_makes_no_accounts_elsewhere() -> No
     "choice",
     [
         (),
-        ('allowInsecureEndpoints=true', 'hostServiceAccount.name="mine"'),
+        ("allowInsecureEndpoints=true", 'hostServiceAccount.name="mine"'),
         ('hubSuffixes=["*.Hubs.example.com"]', 'storageSuffixes=["example.com"]'),
         ('schemaRegistries=["https://registry.example.com/a"]',),
         ('scope="Cluster"',),
     ],
-)  # fmt: skip
+)
 def test_the_record_matches_the_arguments_of_the_operator(choice: tuple[str, ...]) -> None:
     told = settings_of(*choice)
     served = [f"eventconsumer:serves:{each}" if each else "eventconsumer:serves-all" for each in told.namespaces]
@@ -420,8 +420,10 @@ def test_every_value_is_described() -> None:
 def test_overlays_build_and_the_api_server_accepts_them(overlay: str, cluster: Cluster, tmp_path: Path) -> None:
     built = subprocess.run(
         [find_binary("kubectl"), "kustomize", ROOT / "kustomize/overlays" / overlay],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     documents = [item for item in yaml.safe_load_all(built) if item]
     assert of_kind(documents, "CustomResourceDefinition") == [
         yaml.safe_load((ROOT / "crds/eventconsumers.yaml").read_text())

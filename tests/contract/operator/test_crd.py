@@ -58,8 +58,17 @@ def test_the_definition_is_structural_and_gives_scalar_defaults_and_columns(clus
     assert not {"processing", "scaling", "pods", "startingPosition"} & spec.keys()
     lines = cluster.kubectl("get", "eventconsumers", "-n", namespace, "-o", "wide").stdout.splitlines()
     assert lines[0].split() == [
-        "NAME", "READY", "HUB", "GROUP", "HOSTS", "PARTITIONS", "LAG", "SUSPENDED", "AGE", "REASON",
-    ]  # fmt: skip
+        "NAME",
+        "READY",
+        "HUB",
+        "GROUP",
+        "HOSTS",
+        "PARTITIONS",
+        "LAG",
+        "SUSPENDED",
+        "AGE",
+        "REASON",
+    ]
     assert lines[1].split()[:4] == ["orders", "orders", "$Default", "false"]
 
 

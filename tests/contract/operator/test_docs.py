@@ -60,8 +60,11 @@ def test_each_command_in_the_words_after_helm_install_is_a_line_of_its_own(
     flags = ("--namespace", "home", "-f", VALUES_FILE, *served, "--set", "statusPage.enabled=true,crds.enabled=false")
     shown = subprocess.run(
         [find_binary("helm"), "install", "release", chart, "--dry-run=client", "--take-ownership", *flags],
-        env=os.environ | {"KUBECONFIG": str(cluster.server.kubeconfig())}, capture_output=True, text=True, check=True,
-    ).stdout.partition("NOTES:\n")[2]  # fmt: skip
+        env=os.environ | {"KUBECONFIG": str(cluster.server.kubeconfig())},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.partition("NOTES:\n")[2]
     found = [line for line in shown.splitlines() if line.startswith("  ")]
     assert len(found) == 4, shown
     for line in found:

@@ -64,10 +64,14 @@ class Text:
 def crowded(owners: int) -> dict[str, Any]:
     uid = "00000000-0000-0000-0000"
     return {
-        "partitionCount": 2048, "hubCreatedAt": "2026-01-01T00:00:00Z", "files": 1, "events": 1, "bytes": 1,
+        "partitionCount": 2048,
+        "hubCreatedAt": "2026-01-01T00:00:00Z",
+        "files": 1,
+        "events": 1,
+        "bytes": 1,
         "owners": {str(n): f"x/orders/orders-host-0.{uid}-{n:012d}" for n in range(owners)},
         "lags": {str(number): {"events": number, "seconds": number} for number in range(2048)},
-    }  # fmt: skip
+    }
 
 
 REPORTS = [
@@ -80,9 +84,10 @@ REPORTS = [
 def foreign(namespace: str, number: int) -> Manifest:
     """A ConfigMap of another client with the operator's label."""
     metadata = {
-        "name": f"foreign-{number}", "namespace": namespace,
+        "name": f"foreign-{number}",
+        "namespace": namespace,
         "labels": {labels.LABEL_MANAGED_BY: labels.MANAGED_BY, labels.LABEL_CONSUMER: "orders"},
-    }  # fmt: skip
+    }
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": "x" * 1_000_000}}
 
 

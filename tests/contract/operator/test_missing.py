@@ -52,9 +52,15 @@ async def age(world: World, change: dict[str, Any]) -> None:
         status = found["status"] | change
         manifest = {"apiVersion": found["apiVersion"], "kind": found["kind"], "metadata": head, "status": status}
         done = world.cluster.kubectl(
-            "apply", "--server-side", f"--field-manager={FIELD_MANAGER}", "--subresource=status", "-f", "-",
-            stdin=json.dumps(manifest), check=False,
-        )  # fmt: skip
+            "apply",
+            "--server-side",
+            f"--field-manager={FIELD_MANAGER}",
+            "--subresource=status",
+            "-f",
+            "-",
+            stdin=json.dumps(manifest),
+            check=False,
+        )
         if not done.returncode:
             return
     raise AssertionError(done.stderr)

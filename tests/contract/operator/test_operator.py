@@ -82,10 +82,20 @@ class Operator:
         self.log = log
         self.port = free_port()
         self._command = [
-            sys.executable, "-m", "eventconsumer_operator", "--processor-image", "host:1",
-            "--spark-image", "spark:1", "--health-port", str(self.port), "--resync-seconds", "5",
-            *([] if "--all-namespaces" in flags else ["--namespace", namespace]), *flags,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "eventconsumer_operator",
+            "--processor-image",
+            "host:1",
+            "--spark-image",
+            "spark:1",
+            "--health-port",
+            str(self.port),
+            "--resync-seconds",
+            "5",
+            *([] if "--all-namespaces" in flags else ["--namespace", namespace]),
+            *flags,
+        ]
         kubeconfig = cluster.server.kubeconfig(OPERATOR_USER, namespace)
         self._environment = os.environ | {"KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": "operator-system"}
         self._process: subprocess.Popen[bytes] | None = None
@@ -238,8 +248,9 @@ async def test_a_newer_resource_with_the_hub_and_consumer_group_of_another_one_s
     world.apply(SPEC | {"eventHub": {"authentication": SECRET}})
     status = await world.until(ready)
     assert {name: status["hub"][name] for name in ("namespace", "name")} == {
-        "namespace": "shop.servicebus.windows.net", "name": "orders"
-    }  # fmt: skip
+        "namespace": "shop.servicebus.windows.net",
+        "name": "orders",
+    }
     await asyncio.sleep(1.1)  # the API server writes times of creation in whole seconds
     other = {"connectionStringSecretRef": {"name": "other", "key": "k"}}
     hub = {"fullyQualifiedNamespace": "SHOP.servicebus.windows.net", "name": "Orders", "consumerGroup": "$default"}
@@ -321,13 +332,20 @@ async def fail_job(world: World, name: str, when: datetime) -> None:
     """What the Job controller writes when the only pod has failed."""
     now = when.strftime("%Y-%m-%dT%H:%M:%SZ")
     failed = {
-        "startTime": now, "failed": 1,
+        "startTime": now,
+        "failed": 1,
         "conditions": [
-            {"type": kind, "status": "True", "reason": "BackoffLimitExceeded", "message": "the pod failed",
-             "lastTransitionTime": now, "lastProbeTime": now}
+            {
+                "type": kind,
+                "status": "True",
+                "reason": "BackoffLimitExceeded",
+                "message": "the pod failed",
+                "lastTransitionTime": now,
+                "lastProbeTime": now,
+            }
             for kind in ("FailureTarget", "Failed")
         ],
-    }  # fmt: skip
+    }
     patch = json.dumps({"status": failed})
     await world.kubectl("patch", "job", name, "--subresource=status", "--type=merge", "-p", patch)
 

@@ -16,9 +16,13 @@ def ended(kubeconfig: Path, *arguments: str) -> str:
     """What the only entry says of why it ended."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_")}
     done = subprocess.run(
-        [*COMMAND, *arguments], env=inherited | {"KUBECONFIG": str(kubeconfig)}, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [*COMMAND, *arguments],
+        env=inherited | {"KUBECONFIG": str(kubeconfig)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     entries = [json.loads(line) for line in done.stderr.splitlines()]

@@ -48,9 +48,15 @@ def signed_release(root: Path, key: Path, **environment: str) -> subprocess.Comp
 
 def run(module: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", *module], cwd=ROOT, env=os.environ | environment, check=False, capture_output=True,
-        text=True, stdin=subprocess.DEVNULL, umask=int(environment.get("UMASK", "22"), 8),
-    )  # fmt: skip
+        [sys.executable, "-m", *module],
+        cwd=ROOT,
+        env=os.environ | environment,
+        check=False,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        umask=int(environment.get("UMASK", "22"), 8),
+    )
 
 
 def released(clone: Path) -> dict[str, bytes]:
@@ -175,9 +181,13 @@ def test_a_wheel_of_the_release_runs(clone: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     printed = subprocess.run(
-        [sys.executable, "-m", "eventconsumer_api.resource.crdgen"], cwd=tmp_path, check=True,
-        capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)},
-    ).stdout  # fmt: skip
+        [sys.executable, "-m", "eventconsumer_api.resource.crdgen"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    ).stdout
     assert printed == (ROOT / "crds/eventconsumers.yaml").read_text()
 
 

@@ -18,24 +18,68 @@ EXECUTOR = (
     "SPARK_EXECUTOR_POD_NAME",
 )
 SUBMITTED = (
-    "--properties-file", "/opt/spark/conf/spark.properties",
-    "--class", "org.apache.spark.deploy.PythonRunner", "local:///app/job.py", "--conf", "its own",
-)  # fmt: skip
+    "--properties-file",
+    "/opt/spark/conf/spark.properties",
+    "--class",
+    "org.apache.spark.deploy.PythonRunner",
+    "local:///app/job.py",
+    "--conf",
+    "its own",
+)
 CONFIGURATION = "/opt/spark/defaults/log4j2.properties"
 # Of the operator, the webhook of workload identity, the kubelet, the image, and a program of the user.
 PASSED = (
-    *EXECUTOR, "SPARK_DRIVER_BIND_ADDRESS", "SPARK_LOCAL_DIRS", "SPARK_USER", "_SPARK_AUTH_SECRET", "SPARK_JAVA_OPT_0",
-    "EVENTCONSUMER_BATCH_JOB", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE", "HTTPS_PROXY", "NO_PROXY",
-    "SSL_CERT_FILE", "KUBERNETES_SERVICE_HOST", "KUBERNETES_PORT_443_TCP_ADDR", "MALLOC_ARENA_MAX", "PYTHONPATH",
-    "PYTHONUNBUFFERED", "LANG", "PYSPARK_PYTHON", "APP_LEVEL", "REPORT_LEVEL", "HOME",
-)  # fmt: skip
+    *EXECUTOR,
+    "SPARK_DRIVER_BIND_ADDRESS",
+    "SPARK_LOCAL_DIRS",
+    "SPARK_USER",
+    "_SPARK_AUTH_SECRET",
+    "SPARK_JAVA_OPT_0",
+    "EVENTCONSUMER_BATCH_JOB",
+    "AZURE_CLIENT_ID",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "KUBERNETES_SERVICE_HOST",
+    "KUBERNETES_PORT_443_TCP_ADDR",
+    "MALLOC_ARENA_MAX",
+    "PYTHONPATH",
+    "PYTHONUNBUFFERED",
+    "LANG",
+    "PYSPARK_PYTHON",
+    "APP_LEVEL",
+    "REPORT_LEVEL",
+    "HOME",
+)
 DROPPED = (
-    "LOG4J_CONFIGURATION_FILE", "LOG4J_SCRIPT_ENABLE_LANGUAGES", "log4j2.configurationFile", "KUBECONFIG",
-    "KUBERNETES_MASTER", "KUBERNETES_AUTH_TRYKUBECONFIG", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS",
-    "JAVA_HOME", "CLASSPATH", "HADOOP_CONF_DIR", "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_PREPEND_CLASSES",
-    "SPARK_ENV_LOADED", "SPARK_DIST_CLASSPATH", "PYTHONHOME", "PYTHONSTARTUP", "LD_PRELOAD_PATH", "BASH_ENV", "ENV",
-    "MALLOC_TRACE", "BASH_FUNC_java%%", "OPENSSL_CONF", "TINI_VERBOSITY",
-)  # fmt: skip
+    "LOG4J_CONFIGURATION_FILE",
+    "LOG4J_SCRIPT_ENABLE_LANGUAGES",
+    "log4j2.configurationFile",
+    "KUBECONFIG",
+    "KUBERNETES_MASTER",
+    "KUBERNETES_AUTH_TRYKUBECONFIG",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "JAVA_HOME",
+    "CLASSPATH",
+    "HADOOP_CONF_DIR",
+    "SPARK_SUBMIT_OPTS",
+    "SPARK_LAUNCHER_OPTS",
+    "SPARK_PREPEND_CLASSES",
+    "SPARK_ENV_LOADED",
+    "SPARK_DIST_CLASSPATH",
+    "PYTHONHOME",
+    "PYTHONSTARTUP",
+    "LD_PRELOAD_PATH",
+    "BASH_ENV",
+    "ENV",
+    "MALLOC_TRACE",
+    "BASH_FUNC_java%%",
+    "OPENSSL_CONF",
+    "TINI_VERBOSITY",
+)
 POD = {"POD_NAME": "orders-b1-x", "POD_IP": "10.0.0.7", "POD_NAMESPACE": "shop"}
 
 

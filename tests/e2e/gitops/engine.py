@@ -88,11 +88,21 @@ class Agent:
         self._log = self._log_path.open("ab")
         self._process = subprocess.Popen(
             [
-                find_binary("agent"), str(self._repository.folder), "--kubeconfig", str(self._kubeconfig),
-                "--default-namespace", self._cluster.namespace, "--resync-seconds", "3", "--port", str(free_port()),
+                find_binary("agent"),
+                str(self._repository.folder),
+                "--kubeconfig",
+                str(self._kubeconfig),
+                "--default-namespace",
+                self._cluster.namespace,
+                "--resync-seconds",
+                "3",
+                "--port",
+                str(free_port()),
             ],
-            stdout=self._log, stderr=self._log, env=os.environ | {"KUBECONFIG": str(self._kubeconfig)},
-        )  # fmt: skip
+            stdout=self._log,
+            stderr=self._log,
+            env=os.environ | {"KUBECONFIG": str(self._kubeconfig)},
+        )
 
     def stop(self) -> None:
         """End it."""

@@ -56,15 +56,21 @@ def credentials(data: bytes) -> None:
         file.flush()
         secret = Credential(field="spec.x", secret="s", key="k", connection_string_file=file.name)
         hub = allow(
-            Blocked, hub_access, HubConfig(consumer_group="g", name="orders", credential=secret), False,
+            Blocked,
+            hub_access,
+            HubConfig(consumer_group="g", name="orders", credential=secret),
+            False,
             AZURE_HUB_SUFFIXES,
-        )  # fmt: skip
+        )
         account = allow(
-            Blocked, lambda: resolve_account(
-                BlobContainer(container="c", credential=secret), "spec.sink", allow_insecure=False,
+            Blocked,
+            lambda: resolve_account(
+                BlobContainer(container="c", credential=secret),
+                "spec.sink",
+                allow_insecure=False,
                 suffixes=AZURE_STORAGE_SUFFIXES,
             ),
-        )  # fmt: skip
+        )
     if hub is not None:
         assert hub.namespace.rstrip(".").endswith(AZURE_HUB_SUFFIXES), hub.namespace
     if account is not None:

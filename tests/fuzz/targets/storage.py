@@ -65,8 +65,15 @@ def records(data: bytes) -> None:
     Input: JSON; all parsers read it.
     """
     for model in (
-        BatchManifest, BatchClaim, BatchCommit, ChainRecord, HubSegment, LeaseRecord, OutputRecord, WatermarkRecord
-    ):  # fmt: skip
+        BatchManifest,
+        BatchClaim,
+        BatchCommit,
+        ChainRecord,
+        HubSegment,
+        LeaseRecord,
+        OutputRecord,
+        WatermarkRecord,
+    ):
         found = allow(ValidationError, model.model_validate_json, data)
         if found is not None:
             same(found)

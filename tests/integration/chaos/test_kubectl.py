@@ -22,12 +22,15 @@ STATEFUL_SET = f"{NAME}-host"
 BY_NAME = {fault.name: fault for fault in FAULTS}
 KINDS = "eventconsumers,secrets,pods,statefulsets,jobs,deployments"
 SECURITY = {
-    "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
     "seccompProfile": {"type": "RuntimeDefault"},
-}  # fmt: skip
+}
 POD: dict[str, Any] = {
-    "containers": [{"name": "main", "image": "none", "securityContext": SECURITY}], "restartPolicy": "Never",
-}  # fmt: skip
+    "containers": [{"name": "main", "image": "none", "securityContext": SECURITY}],
+    "restartPolicy": "Never",
+}
 TEMPLATE = {"metadata": {"labels": {"app": "x"}}, "spec": POD}
 LASTING = TEMPLATE | {"spec": POD | {"restartPolicy": "Always"}}
 WORKLOAD = {"replicas": 1, "selector": {"matchLabels": {"app": "x"}}, "template": LASTING}

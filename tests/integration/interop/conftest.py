@@ -36,8 +36,9 @@ def trust(tls_emulator: TlsEmulator) -> Path:
     options = ["-noprompt", "-storepass", "changeit", "-storetype", "PKCS12"]
     subprocess.run(
         ["keytool", "-importcert", "-file", tls_emulator.certificate, "-keystore", store, *options],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+    )
     return store
 
 

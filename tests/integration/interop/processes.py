@@ -30,11 +30,18 @@ class JavaProcess:
         with self._output.open("wb") as output, self._log_file.open("wb") as log:
             self.process = subprocess.Popen(
                 [
-                    "java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m",
-                    f"-Djavax.net.ssl.trustStore={trust}", "-Djavax.net.ssl.trustStorePassword=changeit",
-                    "-cp", classes, program,
+                    "java",
+                    "-XX:+UseSerialGC",
+                    "-XX:TieredStopAtLevel=1",
+                    "-Xmx256m",
+                    f"-Djavax.net.ssl.trustStore={trust}",
+                    "-Djavax.net.ssl.trustStorePassword=changeit",
+                    "-cp",
+                    classes,
+                    program,
                 ],
-                env=os.environ | {
+                env=os.environ
+                | {
                     "NAME": name,
                     "HUB": consumer.hub_secret.read_text(),
                     "STORAGE": consumer.storage_secret.read_text(),
@@ -42,7 +49,7 @@ class JavaProcess:
                 },
                 stdout=output,
                 stderr=log,
-            )  # fmt: skip
+            )
 
     @property
     def given(self) -> dict[str, list[int]]:

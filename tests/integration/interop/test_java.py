@@ -27,10 +27,11 @@ def bodies(orders: TlsConsumer) -> dict[str, tuple[dict[str, object], bool]]:
         found = [blob for blob in container.list_blobs("$Default/") if "~" not in blob.name]
         return {
             blob.name.rsplit("/", 1)[1]: (
-                json.loads(container.download_blob(blob.name).readall()), blob.lease.state == "leased"
+                json.loads(container.download_blob(blob.name).readall()),
+                blob.lease.state == "leased",
             )
             for blob in found
-        }  # fmt: skip
+        }
 
 
 def shares(orders: TlsConsumer) -> Counter[str]:

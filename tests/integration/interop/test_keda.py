@@ -43,12 +43,15 @@ class Counted:
         answer = subprocess.run(
             [self._scaler],
             input=json.dumps(trigger) + "\n",
-            env=os.environ | {
+            env=os.environ
+            | {
                 "HUB": self.orders.emulator.connection_string(hub or self.orders.hub),
                 "STORAGE": self.orders.storage_secret.read_text(),
             },
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         found = json.loads(answer.stdout.splitlines()[-1])
         assert not found.get("error"), found
         return found["events"], found["active"]

@@ -72,11 +72,14 @@ class Prometheus:
         with (self._folder / "prometheus.log").open("wb") as log:
             self._process = subprocess.Popen(
                 [
-                    program("prometheus"), f"--config.file={self._folder}/prometheus.yml",
-                    f"--storage.tsdb.path={self._folder}/data", f"--web.listen-address=127.0.0.1:{self._port}",
+                    program("prometheus"),
+                    f"--config.file={self._folder}/prometheus.yml",
+                    f"--storage.tsdb.path={self._folder}/data",
+                    f"--web.listen-address=127.0.0.1:{self._port}",
                 ],
-                stdout=log, stderr=log,
-            )  # fmt: skip
+                stdout=log,
+                stderr=log,
+            )
         deadline = time.monotonic() + HANG_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
             try:

@@ -106,9 +106,12 @@ def test_a_signature_of_one_container_uses_a_folder_of_it(orders: Consumer, azur
     with orders.container(orders.drained) as container:
         container.create_container()
     signature = generate_container_sas(
-        ACCOUNT, orders.drained, account_key=KEY, expiry=datetime.now(UTC) + timedelta(hours=1),
+        ACCOUNT,
+        orders.drained,
+        account_key=KEY,
+        expiry=datetime.now(UTC) + timedelta(hours=1),
         permission=ContainerSasPermissions(read=True, write=True, delete=True, list=True, create=True, add=True),
-    )  # fmt: skip
+    )
     orders.config["sink"] |= {"storageAccountUrl": azurite.url}
     orders.storage_secret.write_text(f"BlobEndpoint={azurite.url};SharedAccessSignature={signature}")
     orders.config["leases"]["location"] |= {"container": orders.drained, "prefix": "shop/orders"}

@@ -108,12 +108,18 @@ async def outcome(name: str, subject: Any) -> tuple[Outcome, str]:
         ("lease-exclusive", Match("PUT", query={"comp": "lease"}), Fail(201), 2, DIFFERS, "a second lease is accepted"),
         ("lease-etag", Match("HEAD", "/renewed"), Header("ETag", '"x"'), 1, DIFFERS, "changes with: renew, release"),
         ("lease-guards-writes", Match("PUT", "/held"), Fail(201), 2, DIFFERS, "without the lease id is accepted"),
-        ("container-exists", Match("GET", query={"restype": "container"}), Fail(403, "AuthorizationFailure"), 0,
-         DIFFERS, "AuthorizationFailure"),
+        (
+            "container-exists",
+            Match("GET", query={"restype": "container"}),
+            Fail(403, "AuthorizationFailure"),
+            0,
+            DIFFERS,
+            "AuthorizationFailure",
+        ),
         ("flat-namespace", Match("HEAD", "/folder$"), Body(200, b""), 0, DIFFERS, "hierarchical namespace"),
         ("versioning", Match("PUT", "/versioned"), Header("x-ms-version-id", "2026-01-01"), 0, DIFFERS, "a version"),
     ],
-)  # fmt: skip
+)
 async def test_another_storage_service(
     place: Scratch,
     proxy: FaultProxy,
@@ -228,8 +234,14 @@ async def test_without_the_right_to_send_the_events_are_skipped(emulator: Emulat
 
 
 async def test_what_cannot_be_removed_or_reached_is_reported(proxy: FaultProxy, tmp_path: Path) -> None:
-    for name, text in (("storage", proxy.connection_string), ("hub", "Endpoint=sb://localhost:1;SharedAccessKeyName=a;"
-                       "SharedAccessKey=a2V5;UseDevelopmentEmulator=true;EntityPath=orders")):  # fmt: skip
+    for name, text in (
+        ("storage", proxy.connection_string),
+        (
+            "hub",
+            "Endpoint=sb://localhost:1;SharedAccessKeyName=a;"
+            "SharedAccessKey=a2V5;UseDevelopmentEmulator=true;EntityPath=orders",
+        ),
+    ):
         (tmp_path / name).write_text(text)
     fault = proxy.add(Match("DELETE", query={"restype": "container"}), Fail(403, "AuthorizationFailure"))
     target = from_files(tmp_path / "hub", tmp_path / "storage", "", GROUP, (SEND,))

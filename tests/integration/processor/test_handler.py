@@ -140,10 +140,12 @@ def test_transform_the_example_masks_and_drops_events_exactly_once_under_kills(
     )
     beats, broken = {n for n in range(300) if n % 4 == 0 or 100 <= n < 200}, {17, 218}
     events = [
-        (b"no object" if n in broken else json.dumps({"n": n, "email": f"ann{n}@example.com"}).encode(),
-         {"kind": "heartbeat" if n in beats else "order", "version": 3})
+        (
+            b"no object" if n in broken else json.dumps({"n": n, "email": f"ann{n}@example.com"}).encode(),
+            {"kind": "heartbeat" if n in beats else "order", "version": 3},
+        )
         for n in range(300)
-    ]  # fmt: skip
+    ]
     publish = orders.emulator.admin.put_events
     for number in range(2):
         host = orders.host(f"orders-host-{number}")

@@ -13,7 +13,8 @@ from tests.support.waiting import wait_until
 TRACKING = " TrackingId:5e1f_G16, SystemTracker:gateway5, Timestamp:2026-01-31T00:00:00"
 REFUSALS = [
     (
-        "com.microsoft:entity-disabled", "Messaging entity 'orders' is currently disabled.",
+        "com.microsoft:entity-disabled",
+        "Messaging entity 'orders' is currently disabled.",
         ("EventHubRefused", "spec.eventHub.name", "set its status to Active"),
     ),
     (
@@ -22,26 +23,31 @@ REFUSALS = [
         ("EventHubRefused", "spec.eventHub.consumerGroup", "stop other readers of this consumer group"),
     ),
     (
-        "amqp:not-allowed", "The operation is not allowed for the tier Basic.",
+        "amqp:not-allowed",
+        "The operation is not allowed for the tier Basic.",
         ("EventHubRefused", "spec.eventHub.name", "change the tier"),
     ),
     (
-        "com.microsoft:argument-error", "The partition key is invalid.",
+        "com.microsoft:argument-error",
+        "The partition key is invalid.",
         ("EventHubRefused", "spec.eventHub.name", "it refuses an argument"),
     ),
     (
-        "amqp:internal-error", "The service was unable to process the request.",
+        "amqp:internal-error",
+        "The service was unable to process the request.",
         ("EventHubUnreachable", "spec.eventHub.authentication.connectionStringSecretRef", "Azure's service health"),
     ),
     (
-        "com.microsoft:timeout", "The operation did not complete within the allocated time 00:01:00.",
+        "com.microsoft:timeout",
+        "The operation did not complete within the allocated time 00:01:00.",
         ("EventHubUnreachable", "spec.eventHub.authentication.connectionStringSecretRef", "Azure's service health"),
     ),
     (
-        "amqp:unauthorized-access", "Ip has been prevented to connect to the endpoint.",
+        "amqp:unauthorized-access",
+        "Ip has been prevented to connect to the endpoint.",
         ("EventHubUnreachable", "spec.eventHub.authentication.connectionStringSecretRef", "networking settings"),
     ),
-]  # fmt: skip
+]
 
 
 def said(orders: Consumer, reason: str, remedy: str) -> Problem:

@@ -114,8 +114,12 @@ def test_a_failover_that_lost_events_is_not_read_across_until_it_is_accepted(con
     plan = accept(orders)
     rows = {row["partition"]: row for row in plan["partitions"]}
     assert {name: rows["0"][name] for name in ("diverged", "common", "start", "gone", "ahead")} == {
-        "diverged": True, "common": 169, "start": 170, "gone": 30, "ahead": 50
-    }  # fmt: skip
+        "diverged": True,
+        "common": 169,
+        "start": 170,
+        "gone": 30,
+        "ahead": 50,
+    }
     assert (rows["1"]["diverged"], rows["1"]["start"], plan["done"]) == (False, 110, False)
     assert accept(orders, "--yes")["done"]
     assert accept(orders, "--yes", code=1)["why"].startswith("the hub has the last event of all files")
@@ -169,8 +173,9 @@ def test_a_starting_position_is_changed_before_the_first_file(consumer: MakeCons
     rows = {row["partition"]: row for row in plan["partitions"]}
     assert plan["kind"] == "HubRepositionPlan" and not plan["done"]
     assert [(rows[name]["repositioned"], rows[name]["start"], rows[name]["gone"]) for name in ("0", "1")] == [
-        (True, 5, 0), (False, 30, 0)
-    ]  # fmt: skip
+        (True, 5, 0),
+        (False, 30, 0),
+    ]
     assert accept(orders, "--yes", command="reposition")["done"]
     assert "begin at spec.startingPosition already" in accept(orders, "--yes", code=1, command="reposition")["why"]
 

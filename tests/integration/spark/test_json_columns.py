@@ -55,9 +55,7 @@ TIMES = {
     "micros": TimeForm.MICROS,
     "inner.t": TimeForm.MILLIS,
 }
-BODY = Body(
-    type=BodyType.JSON, schema=", ".join(f"{name} {each}" for name, each in COLUMNS.items()), times=TIMES
-)  # fmt: skip
+BODY = Body(type=BodyType.JSON, schema=", ".join(f"{name} {each}" for name, each in COLUMNS.items()), times=TIMES)
 _TIMES = ("at", "cut", "seconds", "millis", "micros")
 
 

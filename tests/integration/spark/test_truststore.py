@@ -26,9 +26,17 @@ def store_of(folder: Path, name: str, *certificates: Path, kind: str = "JKS") ->
     store = folder / name
     for number, certificate in enumerate(certificates):
         keytool(
-            "-importcert", "-noprompt", "-alias", f"ca-{number}", "-file", str(certificate), "-keystore", str(store),
-            "-storetype", kind,
-        )  # fmt: skip
+            "-importcert",
+            "-noprompt",
+            "-alias",
+            f"ca-{number}",
+            "-file",
+            str(certificate),
+            "-keystore",
+            str(store),
+            "-storetype",
+            kind,
+        )
     return store
 
 

@@ -86,9 +86,16 @@ class Reader:
         self.client.flush()
         self.skipped += credit
         flow = [
-            uint(self.client.requests), uint(5000), uint(self.client.transfers), uint(5000),
-            uint(self.client.handles[self.link.name]), uint(self.sent + self.skipped), uint(0), uint(0), True,
-        ]  # fmt: skip
+            uint(self.client.requests),
+            uint(5000),
+            uint(self.client.transfers),
+            uint(5000),
+            uint(self.client.handles[self.link.name]),
+            uint(self.sent + self.skipped),
+            uint(0),
+            uint(0),
+            True,
+        ]
         self.client.write(codec.frame(codec.section(0x13, flow)))
 
 

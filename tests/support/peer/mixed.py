@@ -220,8 +220,12 @@ def _other_sections() -> Iterator[Form]:
 
 
 FORMS: tuple[Form, ...] = (
-    *_bodies(), *_properties(), *_application_properties(), *_annotations(), *_other_sections(),
-)  # fmt: skip
+    *_bodies(),
+    *_properties(),
+    *_application_properties(),
+    *_annotations(),
+    *_other_sections(),
+)
 
 
 def events(count: int, start: int = 0) -> list[Event]:
@@ -234,9 +238,15 @@ def expected(count: int, start: int = 0) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {
         name: []
         for name in (
-            "partition_key", "body", "properties", "system_properties", "content_type", "message_id", "correlation_id",
+            "partition_key",
+            "body",
+            "properties",
+            "system_properties",
+            "content_type",
+            "message_id",
+            "correlation_id",
         )
-    }  # fmt: skip
+    }
     for number in range(start, start + count):
         form, mark = FORMS[number % len(FORMS)], f"{number:012d}"
         columns["partition_key"].append(form.event.key)

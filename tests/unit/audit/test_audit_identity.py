@@ -89,7 +89,7 @@ VIOLATIONS: list[tuple[str, Change, Code, str]] = [
     ),
     ("another program holds a lease", held_by("worker-7"), Code.LEASE_OWNER_FOREIGN, "another program (worker-7)"),
     ("another chain's output", output(chain=OTHER, resource="shop/billing"), Code.OUTPUT_IN_USE, "shop/billing"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("change", "code", "said"), table(VIOLATIONS))

@@ -25,9 +25,14 @@ def times(earliest: float, latest: float) -> dict[str, str]:
 def record(**changes: Any) -> dict[str, Any]:
     """The watermark of `drained`."""
     return {
-        "chain": CHAIN, "writtenAt": minutes(30), "files": minutes(20), "incarnation": ERA, "next": {"0": 20, "1": 10},
-        "commits": minutes(10), "batch": 1,
-    } | changes  # fmt: skip
+        "chain": CHAIN,
+        "writtenAt": minutes(30),
+        "files": minutes(20),
+        "incarnation": ERA,
+        "next": {"0": 20, "1": 10},
+        "commits": minutes(10),
+        "batch": 1,
+    } | changes
 
 
 async def drained() -> World:
@@ -66,28 +71,56 @@ async def late(world: World) -> None:
     table(
         [
             ("an event was enqueued before all three", late, Code.WATERMARK_WRONG, 3),
-            ("files are missing", lambda w: w.put("_watermark.json", record(next={"0": 20, "1": 11})),
-             Code.WATERMARK_WRONG, 1),
-            ("a partition is missing", lambda w: w.put("_watermark.json", record(next={"0": 20})),
-             Code.WATERMARK_WRONG, 1),
+            (
+                "files are missing",
+                lambda w: w.put("_watermark.json", record(next={"0": 20, "1": 11})),
+                Code.WATERMARK_WRONG,
+                1,
+            ),
+            (
+                "a partition is missing",
+                lambda w: w.put("_watermark.json", record(next={"0": 20})),
+                Code.WATERMARK_WRONG,
+                1,
+            ),
             ("no such batch", lambda w: w.put("_watermark.json", record(batch=2)), Code.WATERMARK_WRONG, 1),
-            ("the open batch counts", lambda w: w.put("_watermark.json", record(commits=minutes(11))),
-             Code.WATERMARK_WRONG, 1),
-            ("a file is missing", lambda w: w.put("_watermark.json", record(totals={"files": 4, "events": 30})),
-             Code.TOTALS_WRONG, 1),
-            ("an event is missing", lambda w: w.put("_watermark.json", record(totals={"files": 3, "events": 31})),
-             Code.TOTALS_WRONG, 1),
-            ("totals are no numbers", lambda w: w.put("_watermark.json", record(totals=[3])),
-             Code.WATERMARK_DAMAGED, 1),
+            (
+                "the open batch counts",
+                lambda w: w.put("_watermark.json", record(commits=minutes(11))),
+                Code.WATERMARK_WRONG,
+                1,
+            ),
+            (
+                "a file is missing",
+                lambda w: w.put("_watermark.json", record(totals={"files": 4, "events": 30})),
+                Code.TOTALS_WRONG,
+                1,
+            ),
+            (
+                "an event is missing",
+                lambda w: w.put("_watermark.json", record(totals={"files": 3, "events": 31})),
+                Code.TOTALS_WRONG,
+                1,
+            ),
+            (
+                "totals are no numbers",
+                lambda w: w.put("_watermark.json", record(totals=[3])),
+                Code.WATERMARK_DAMAGED,
+                1,
+            ),
             ("another chain", lambda w: w.put("_watermark.json", record(chain="0" * 16)), Code.CHAIN_DIFFERS, 1),
             ("no JSON", lambda w: w.put("_watermark.json", b"{"), Code.WATERMARK_DAMAGED, 1),
             ("no time", lambda w: w.put("_watermark.json", record(files="soon")), Code.WATERMARK_DAMAGED, 1),
-            ("no time zone", lambda w: w.put("_watermark.json", record(files="2026-01-01T12:00:00")),
-             Code.WATERMARK_DAMAGED, 1),
+            (
+                "no time zone",
+                lambda w: w.put("_watermark.json", record(files="2026-01-01T12:00:00")),
+                Code.WATERMARK_DAMAGED,
+                1,
+            ),
             ("a manifest's is no time", lambda w: w.batch(3, commit=False, watermark=5), Code.MANIFEST_DAMAGED, 1),
         ]
     ),
-)  # fmt: skip
+)
 async def test_a_watermark_that_is_wrong_is_found(
     change: Callable[[World], Awaitable[object]], code: Code, count: int
 ) -> None:

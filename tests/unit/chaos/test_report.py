@@ -44,13 +44,20 @@ def test_a_clean_campaign() -> None:
     text = str(CLEAN)
     assert CLEAN.is_clean and text.endswith("\nclean")
     for part in (
-        "seed 7: 12,345 events sent", "2 done, 1 skipped, 1 failed", "40 s  scaled (a) failed: the cause",
-        "10 s  host-killed (a)\n", "30 s  hub-busy (a) until 45 s", "skipped: the cause",
-        "longest time from arrival to file: 12 s (a/from=1", "a: settled 9 s",
+        "seed 7: 12,345 events sent",
+        "2 done, 1 skipped, 1 failed",
+        "40 s  scaled (a) failed: the cause",
+        "10 s  host-killed (a)\n",
+        "30 s  hub-busy (a) until 45 s",
+        "skipped: the cause",
+        "longest time from arrival to file: 12 s (a/from=1",
+        "a: settled 9 s",
         "of a partition: 4.0 s\n     4.0 s  a/3 from 33 s on (hub-busy)\n",
         "     2.0 s  b/0 from 70 s on (no fault active)\n",
-        "True Available", "3  host: failed to list leases", "files: 12345 rows, 0 missing",
-    ):  # fmt: skip
+        "True Available",
+        "3  host: failed to list leases",
+        "files: 12345 rows, 0 missing",
+    ):
         assert part in text
 
 

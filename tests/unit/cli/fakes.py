@@ -123,9 +123,13 @@ def _merged(base: Any, change: Any) -> Any:
 
 def condition(kind: str, status: str, reason: str, message: str) -> Manifest:
     return {
-        "type": kind, "status": status, "reason": reason, "message": message,
-        "lastTransitionTime": THEN.isoformat(), "observedGeneration": 1,
-    }  # fmt: skip
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": THEN.isoformat(),
+        "observedGeneration": 1,
+    }
 
 
 HEALTHY = [
@@ -159,19 +163,32 @@ def consumer(name: str = "orders", namespace: str = "shop", *, spark: bool = Tru
         "scaling": {"replicas": 2, "reason": "4 partitions / 2 for each host"},
         "drained": {"files": 20, "events": 1_000_000, "bytes": 12_300_000, "lastFileTime": THEN.isoformat()},
         "table": {
-            "version": 7, "files": 19, "events": 950_000, "pendingFiles": 1, "pendingEvents": 50_000,
-            "oldestPendingTime": THEN.isoformat(), "lastCommitTime": THEN.isoformat(),
+            "version": 7,
+            "files": 19,
+            "events": 950_000,
+            "pendingFiles": 1,
+            "pendingEvents": 50_000,
+            "oldestPendingTime": THEN.isoformat(),
+            "lastCommitTime": THEN.isoformat(),
         },
         "effective": dict(EFFECTIVE),
-    }  # fmt: skip
+    }
     if spark:
         spec["spark"] = {"trigger": {"files": 20}}
         said["spark"] = {
-            "lastBatch": 3, "attempt": 2, "pendingFiles": 7, "pendingBytes": 7_000, "processedFiles": 13,
+            "lastBatch": 3,
+            "attempt": 2,
+            "pendingFiles": 7,
+            "pendingBytes": 7_000,
+            "processedFiles": 13,
             "lastCommit": {
-                "number": 2, "time": THEN.isoformat(), "rowsRead": 500, "rowsWritten": 499, "seconds": 65.4,
+                "number": 2,
+                "time": THEN.isoformat(),
+                "rowsRead": 500,
+                "rowsWritten": 499,
+                "seconds": 65.4,
             },
-        }  # fmt: skip
+        }
     return {
         "apiVersion": "eventconsumer.io/v1alpha1",
         "kind": "EventConsumer",
@@ -190,12 +207,15 @@ def pod(name: str, namespace: str = "shop", consumer: str = "orders", **status: 
     }
     return {
         "metadata": {
-            "name": name, "namespace": namespace, "uid": UID, "creationTimestamp": THEN.isoformat(),
+            "name": name,
+            "namespace": namespace,
+            "uid": UID,
+            "creationTimestamp": THEN.isoformat(),
             "labels": {labels.LABEL_CONSUMER: consumer, labels.LABEL_COMPONENT: labels.COMPONENT_HOST},
         },
         "spec": {"nodeName": "node-a"},
         "status": said | status,
-    }  # fmt: skip
+    }
 
 
 def report(name: str, *partitions: str, events: int = 100, fleet: FleetReport | None = None) -> HostReport:
@@ -206,13 +226,18 @@ def report(name: str, *partitions: str, events: int = 100, fleet: FleetReport | 
         partition_count=4,
         partitions=tuple(
             PartitionReport(
-                id=each, epoch=5, next_sequence_number=events, sequence_number=events + 10, events=events, files=3,
+                id=each,
+                epoch=5,
+                next_sequence_number=events,
+                sequence_number=events + 10,
+                events=events,
+                files=3,
                 enqueued_time=datetime.now(UTC) - timedelta(seconds=3),
             )
             for each in partitions
         ),
         fleet=fleet,
-    )  # fmt: skip
+    )
 
 
 def fleet(owners: Mapping[str, str], **more: Any) -> FleetReport:

@@ -151,8 +151,12 @@ def host_pod(name: str = "orders-host-0", *, ready: bool = True, owner: str = "o
     return {"metadata": metadata, "spec": template["spec"], "status": status}
 
 
-def cluster_with(program: Callable[[Sequence[str], bytes | None], tuple[int, str, str]] | None = None, *,
-                 hosts: bool = True, **spec: Any) -> Inside:  # fmt: skip
+def cluster_with(
+    program: Callable[[Sequence[str], bytes | None], tuple[int, str, str]] | None = None,
+    *,
+    hosts: bool = True,
+    **spec: Any,
+) -> Inside:
     """A cluster with the consumer, and a host that is ready unless `hosts` says no."""
     cluster, consumer = Inside(program), resource(**spec)
     cluster.put(EVENT_CONSUMER, consumer)

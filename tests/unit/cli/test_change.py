@@ -207,7 +207,12 @@ def test_dead_letters_are_redriven_and_dropped_after_a_question(shell: Shell, ag
         ["deadletters", "drop", "--all", "--yes"],
     ]
     calls = len(cluster.calls)
-    for words in ((), ("--all", "-p", "0"), ("--all", "-p", "0", "--sequence-number", "1"), ("--sequence-number", "1"),
-                  ("-p", "0", "-p", "1", "--sequence-number", "1")):  # fmt: skip
+    for words in (
+        (),
+        ("--all", "-p", "0"),
+        ("--all", "-p", "0", "--sequence-number", "1"),
+        ("--sequence-number", "1"),
+        ("-p", "0", "-p", "1", "--sequence-number", "1"),
+    ):
         assert shell.run(cluster, "deadletters", "drop", "orders", *words, "--yes").code == 3
     assert len(cluster.calls) == calls and len(agreed) == 2

@@ -93,8 +93,17 @@ def test_all_is_well(shell: Shell) -> None:
     assert {each["level"] for each in seen.json["findings"]} == {"ok"}
     checks = {each["check"] for each in seen.json["findings"]}
     assert checks == {
-        "rights", "definition", "operator", "versions", "status", "secret", "pods", "hub-reachable", "clock", "sharing",
-    }  # fmt: skip
+        "rights",
+        "definition",
+        "operator",
+        "versions",
+        "status",
+        "secret",
+        "pods",
+        "hub-reachable",
+        "clock",
+        "sharing",
+    }
     text = shell.run(clinic(), "doctor").out
     assert "all well: " in text and "secret@" not in text and "sb://" not in text
 
@@ -138,39 +147,53 @@ def above_the_limit(cluster: Clinic) -> None:
         (empty_key, 2, "secret", "the Secret has connectionString, other"),
         (
             lambda clinic: clinic.remove(CLUSTER_ROLE, "", "eventconsumer:serves:shop"),
-            2, "operator", "no record names a release for namespace shop",
+            2,
+            "operator",
+            "no record names a release for namespace shop",
         ),
         (
             lambda clinic: clinic.remove(DEPLOYMENT, "operators", "eventconsumer-operator"),
-            2, "operator", "there is no Deployment operators/eventconsumer-operator",
+            2,
+            "operator",
+            "there is no Deployment operators/eventconsumer-operator",
         ),
         (
             lambda clinic: clinic.put(DEPLOYMENT, operator(ready=0)),
-            2, "operator", "0 of 1 replicas of operators/eventconsumer-operator are ready",
+            2,
+            "operator",
+            "0 of 1 replicas of operators/eventconsumer-operator are ready",
         ),
         (lambda clinic: clinic.put(CLUSTER_ROLE, record(own="0.0.1")), 1, "versions", "is 0.0.1, this plugin"),
         (
             lambda clinic: clinic.put(CLUSTER_ROLE, record(SERVES_ALL, "more")),
-            2, "operator", "several releases claim namespace shop",
+            2,
+            "operator",
+            "several releases claim namespace shop",
         ),
         (
             lambda clinic: clinic.remove(DEFINITION, "", "eventconsumers.eventconsumer.io"),
-            2, "definition", "does not have eventconsumers.eventconsumer.io",
+            2,
+            "definition",
+            "does not have eventconsumers.eventconsumer.io",
         ),
         (other_schema, 1, "definition", "differs from the CRD of this plugin"),
         (stalled, 2, "status", "Stalled (EventHubNotFound): spec.eventHub.name"),
         (
-            above_the_limit, 1, "retention",
+            above_the_limit,
+            1,
+            "retention",
             "5,000 bytes above spec.sink.retention.bytes, because the oldest one is in no committed batch",
         ),
         (no_image, 2, "images", "ImagePullBackOff: not found"),
         (hub_down, 2, "hub-reachable", "no connection"),
         (
             lambda clinic: clinic.missing.add("patch eventconsumers"),
-            1, "rights", "you may not patch eventconsumers.eventconsumer.io in namespace shop",
+            1,
+            "rights",
+            "you may not patch eventconsumers.eventconsumer.io in namespace shop",
         ),
     ],
-)  # fmt: skip
+)
 def test_each_problem_is_named_with_its_remedy(
     shell: Shell, spoil: Callable[[Clinic], object], code: int, check: str, said: str
 ) -> None:

@@ -51,9 +51,12 @@ def attacked() -> FakeCluster:
         condition("SparkHealthy", "False", "SparkFailing", ATTACK),
     ]
     spark = {
-        "failures": 2, "lastFailure": ATTACK, "lastApplication": ATTACK, "reason": ATTACK,
+        "failures": 2,
+        "lastFailure": ATTACK,
+        "lastApplication": ATTACK,
+        "reason": ATTACK,
         "quarantine": {"files": 1, "rows": 1, "message": ATTACK},
-    }  # fmt: skip
+    }
     replay = {"name": "a", "state": "Failed", "message": ATTACK}
     scaling = {"replicas": 2, "reason": ATTACK}
     found = consumer(conditions=conditions, replay=replay, scaling=scaling)
@@ -61,8 +64,15 @@ def attacked() -> FakeCluster:
     found["spec"]["sink"]["container"] = found["status"]["effective"]["sinkPrefix"] = ATTACK
     cluster.put(EVENT_CONSUMER, found)
     ended = {"exitCode": 1, "reason": ATTACK, "message": ATTACK, "finishedAt": "2026-01-01T00:00:00Z"}
-    failing = [{"name": "host", "restartCount": 3, "image": "x", "lastState": {"terminated": ended},
-                "state": {"waiting": {"reason": "CrashLoopBackOff", "message": ATTACK}}}]  # fmt: skip
+    failing = [
+        {
+            "name": "host",
+            "restartCount": 3,
+            "image": "x",
+            "lastState": {"terminated": ended},
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": ATTACK}},
+        }
+    ]
     cluster.put(POD, pod("orders-host-0"))
     cluster.put(POD, pod("orders-host-1", phase="Pending", message=ATTACK, containerStatuses=failing))
     cluster.reports = {"orders-host-0": report("orders-host-0", "0", ATTACK, fleet=_fleet())}
@@ -129,8 +139,14 @@ def test_the_output_of_a_pod_has_no_more_than_styles(
     out, err = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
-    for words in (("leases",), ("audit", "--deep"), ("certify", "--consumer-group", "checks"), ("checkpoint", "export"),
-                  ("checkpoint", "set", "-p", "0", "--sequence-number", "3", "--yes"), ("files",)):  # fmt: skip
+    for words in (
+        ("leases",),
+        ("audit", "--deep"),
+        ("certify", "--consumer-group", "checks"),
+        ("checkpoint", "export"),
+        ("checkpoint", "set", "-p", "0", "--sequence-number", "3", "--yes"),
+        ("files",),
+    ):
         assert shell.run(cluster_with(hostile), *words).code == 2
     assert harmful(out.getvalue()) == [] and harmful(err.getvalue()) == []
     assert ("\x1b[1;31mfound\x1b[0m" in out.getvalue()) is terminal

@@ -23,8 +23,16 @@ from tests.unit.cli.inside import Inside, record
 from tests.unit.cli.running import Shell
 
 SECRETS = ("--hub", "orders", "--hub-secret", "orders-hub", "--storage-secret", "orders-storage/blob")
-IDENTITY = ("--hub", "orders", "--client-id", "0000", "--hub-namespace", "shop.servicebus.windows.net",
-            "--storage-account-url", "https://shop.blob.core.windows.net")  # fmt: skip
+IDENTITY = (
+    "--hub",
+    "orders",
+    "--client-id",
+    "0000",
+    "--hub-namespace",
+    "shop.servicebus.windows.net",
+    "--storage-account-url",
+    "https://shop.blob.core.windows.net",
+)
 
 
 class Inquired(Inside):

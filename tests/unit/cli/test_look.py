@@ -177,9 +177,11 @@ def test_batches_show_attempts_that_are_still_there(shell: Shell) -> None:
     ):
         made = pod(name, phase=phase)
         made["metadata"]["labels"] |= {
-            labels.LABEL_COMPONENT: labels.COMPONENT_SPARK, labels.LABEL_BATCH: "3", labels.LABEL_ATTEMPT: attempt,
+            labels.LABEL_COMPONENT: labels.COMPONENT_SPARK,
+            labels.LABEL_BATCH: "3",
+            labels.LABEL_ATTEMPT: attempt,
             "spark-role": role,
-        }  # fmt: skip
+        }
         cluster.put(POD, made)
     seen = shell.run(cluster, "batches")
     assert "500 events read, 499 rows written in 1m5s" in seen.out
@@ -229,10 +231,14 @@ def test_table_shows_location_lag_and_problem(shell: Shell) -> None:
     leader = cluster.reports["orders-host-0"]
     assert leader.fleet is not None
     live = TableReport(
-        version=9, files=20, events=999_000, pending_files=2, pending_events=1100,
+        version=9,
+        files=20,
+        events=999_000,
+        pending_files=2,
+        pending_events=1100,
         oldest_pending_time=datetime.now(UTC) - timedelta(hours=2, minutes=30, seconds=10),
         log_retention_seconds=604_800,
-    )  # fmt: skip
+    )
     updates = {"fleet": leader.fleet.model_copy(update={"table": live}), "problems": (stopped,)}
     cluster.reports["orders-host-0"] = leader.model_copy(update=updates)
     seen = shell.run(cluster, "table", "orders")
@@ -316,8 +322,10 @@ def test_top_of_all_measures_over_an_interval(shell: Shell) -> None:
     shell.clock.steps = [lambda: cluster.put(EVENT_CONSUMER, consumer(drained=drained))]
     found = shell.run(cluster, "top", "-A", "--once", "-o", "json").json["consumers"]
     assert {each["name"]: each["rates"]["filed"] > 0 for each in found} == {
-        "calls": False, "orders": True, "bills": False
-    }  # fmt: skip
+        "calls": False,
+        "orders": True,
+        "bills": False,
+    }
 
 
 def test_options_of_top_that_do_not_fit_are_refused(shell: Shell) -> None:

@@ -87,14 +87,16 @@ def test_http_answers_become_errors_with_a_remedy() -> None:
 
 def kubeconfig(path: Path, **contexts: str) -> Path:
     content = {
-        "apiVersion": "v1", "kind": "Config", "current-context": next(iter(contexts)),
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": next(iter(contexts)),
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
         "users": [{"name": "u", "user": {"token": "t"}}],
         "contexts": [
             {"name": name, "context": {"cluster": "c", "user": "u"} | ({"namespace": where} if where else {})}
             for name, where in contexts.items()
         ],
-    }  # fmt: skip
+    }
     path.write_text(yaml.safe_dump(content))
     return path
 

@@ -77,10 +77,14 @@ SHARED: dict[str, tuple[dict[str, Any], dict[str, Any], list[Level]]] = {
     "another account in another namespace": ({}, AGAIN | {"account": DEV, "namespace": "b"}, BROKEN),
     "another account and a hidden hub": ({}, AGAIN | HIDDEN | {"lease_prefix": "b/"}, UNKNOWN),
     "another account and a hub that hosts reported": (
-        {}, AGAIN | HIDDEN | {"lease_prefix": "b/", "hub": None, "reported": "Orders"}, BROKEN,
+        {},
+        AGAIN | HIDDEN | {"lease_prefix": "b/", "hub": None, "reported": "Orders"},
+        BROKEN,
     ),
     "another account and another hub that hosts reported": (
-        {}, AGAIN | HIDDEN | {"lease_prefix": "b/", "hub": None, "reported": "billing"}, OK,
+        {},
+        AGAIN | HIDDEN | {"lease_prefix": "b/", "hub": None, "reported": "billing"},
+        OK,
     ),
     "two hubs with one prefix": (ONE_PREFIX, BILLING | ONE_PREFIX, BROKEN),
     "two prefixes": ({"lease_prefix": "a/"}, BILLING | {"lease_prefix": "b/"}, OK),
@@ -92,12 +96,16 @@ SHARED: dict[str, tuple[dict[str, Any], dict[str, Any], list[Level]]] = {
     "one Secret": (ONE_PREFIX | {"secret": "s"}, BILLING | ONE_PREFIX | {"secret": "s"}, BROKEN),
     "two Secrets": (ONE_PREFIX | {"secret": "s"}, BILLING | ONE_PREFIX | {"secret": "t"}, WARNING),
     "Secrets of one name in two namespaces": (
-        ONE_PREFIX | {"secret": "s"}, BILLING | ONE_PREFIX | {"secret": "s", "namespace": "b"}, WARNING,
+        ONE_PREFIX | {"secret": "s"},
+        BILLING | ONE_PREFIX | {"secret": "s", "namespace": "b"},
+        WARNING,
     ),
     "one hidden hub": (HIDDEN, AGAIN | HIDDEN, BROKEN),
     "two hidden hubs": (HIDDEN, AGAIN | HIDDEN | {"secret": "t"}, UNKNOWN),
     "a hidden hub and a prefix like a default": (
-        HIDDEN, AGAIN | {"secret": "t", "lease_prefix": f"x.{DEFAULT_PREFIX}"}, UNKNOWN,
+        HIDDEN,
+        AGAIN | {"secret": "t", "lease_prefix": f"x.{DEFAULT_PREFIX}"},
+        UNKNOWN,
     ),
     "one sink prefix": ({"prefix": "p"}, BILLING | {"prefix": "p/"}, BROKEN),
     "two containers": ({"prefix": "p"}, BILLING | {"prefix": "p", "container": "more"}, OK),
@@ -105,11 +113,13 @@ SHARED: dict[str, tuple[dict[str, Any], dict[str, Any], list[Level]]] = {
     "a prefix that another begins with": ({"prefix": "sho"}, BILLING, OK),
     "another's default prefix": ({"prefix": "shop/billing"}, BILLING, BROKEN),
     "one output by two endpoints": (
-        {"output": OUT}, BILLING | {"output": "abfss://r@shop.blob.core.windows.net/out/"}, BROKEN,
+        {"output": OUT},
+        BILLING | {"output": "abfss://r@shop.blob.core.windows.net/out/"},
+        BROKEN,
     ),
     "an output in another's": ({"output": OUT}, BILLING | {"output": f"{OUT}/b"}, BROKEN),
     "outputs in two accounts": ({"output": OUT}, BILLING | {"output": OUT.replace("shop", "dev")}, OK),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("one", "other", "expected"), SHARED.values(), ids=SHARED)

@@ -77,8 +77,10 @@ def test_lost_events_are_shown(shell: Shell) -> None:
     assert "kubectl eventconsumer files orders -n shop --gaps" in seen.err
     assert "all are acknowledged" in shell.run(lossy(5, 5), "gap", "show").out
     assert shell.run(lossy(5, 4), "gap", "show", "-o", "json").json == {
-        "gapEvents": 5, "acknowledgedGapEvents": 4, "newest": {"3": "17-20,22-22"},
-    }  # fmt: skip
+        "gapEvents": 5,
+        "acknowledgedGapEvents": 4,
+        "newest": {"3": "17-20,22-22"},
+    }
     silent = lossy(5)
     silent.reports = {}
     assert "4 events were lost" in shell.run(silent, "gap", "show").out

@@ -13,13 +13,29 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def batch(number: int, *, done: bool) -> Batch:
     file = BatchFile(path="p/f", etag="e", size=10, partition="0", first=0, last=1233, count=1234)
     manifest = BatchManifest(
-        chain="c", number=number, created_at=NOW, reason="Age", incarnation="i", files=[file], ranges={}, next={},
-        resource=ResourceRef(namespace="shop", name="orders", uid="u"), totals=Totals(),
-    )  # fmt: skip
+        chain="c",
+        number=number,
+        created_at=NOW,
+        reason="Age",
+        incarnation="i",
+        files=[file],
+        ranges={},
+        next={},
+        resource=ResourceRef(namespace="shop", name="orders", uid="u"),
+        totals=Totals(),
+    )
     commit = BatchCommit(
-        number=number, committed_at=NOW, application="orders-0a1b2c3d-b1", attempt="x", output="o", output_version=7,
-        files=1, rows_read=1234, rows_written=1234, seconds=12.34,
-    )  # fmt: skip
+        number=number,
+        committed_at=NOW,
+        application="orders-0a1b2c3d-b1",
+        attempt="x",
+        output="o",
+        output_version=7,
+        files=1,
+        rows_read=1234,
+        rows_written=1234,
+        seconds=12.34,
+    )
     return Batch(manifest, commit if done else None)
 
 

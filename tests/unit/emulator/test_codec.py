@@ -121,12 +121,25 @@ def test_random_bytes_decode_or_fail_clearly(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("value", "data"),
     [
-        (None, "40"), (True, "41"), (False, "42"), (UInt(0), "43"), (UInt(7), "5207"), (UInt(256), "7000000100"),
-        (ULong(0), "44"), (ULong(0x24), "5324"), (Int(-1), "54ff"), (-1, "55ff"), (1 << 40, "810000010000000000"),
-        (Symbol("PLAIN"), "a305504c41494e"), ([], "c00100"), ([1], "c003015501"), ({}, "c10100"),
-        (Array.of(Symbol, "a", "b"), "e00c02b300000001610000000162"), (Described(ULong(0x24), []), "005324c00100"),
+        (None, "40"),
+        (True, "41"),
+        (False, "42"),
+        (UInt(0), "43"),
+        (UInt(7), "5207"),
+        (UInt(256), "7000000100"),
+        (ULong(0), "44"),
+        (ULong(0x24), "5324"),
+        (Int(-1), "54ff"),
+        (-1, "55ff"),
+        (1 << 40, "810000010000000000"),
+        (Symbol("PLAIN"), "a305504c41494e"),
+        ([], "c00100"),
+        ([1], "c003015501"),
+        ({}, "c10100"),
+        (Array.of(Symbol, "a", "b"), "e00c02b300000001610000000162"),
+        (Described(ULong(0x24), []), "005324c00100"),
     ],
-)  # fmt: skip
+)
 def test_the_bytes_are_those_of_the_standard(value: Any, data: str) -> None:
     assert encode(value).hex() == data
 

@@ -577,8 +577,11 @@ def test_an_attach_is_answered_late_and_before_a_detach_that_followed_it(broker:
     broker.faults.late.clear()
     got = [performative for performative, _ in peer.read()]
     assert [(type(one), one.handle) for one in got] == [
-        (Attach, 1), (Detach, 1), (Attach, 2), (Transfer, 2),
-    ]  # fmt: skip
+        (Attach, 1),
+        (Detach, 1),
+        (Attach, 2),
+        (Transfer, 2),
+    ]
     peer.attach_reader(READER, handle=1)
     assert peer.expect(Attach).source is not None
 

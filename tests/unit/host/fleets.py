@@ -149,9 +149,14 @@ class Fleet:
         deaf = deaf_hosts({pod_of(name): host.heard.silence(virtual_clock()) for name, host in self.hosts.items()})
         ready = tuple(name for name in ready if name not in deaf)
         message = FleetMessage(
-            resource="shop/orders", generation=self.generation, time=CREATED, hosts=hosts, ready=ready, gone=gone,
+            resource="shop/orders",
+            generation=self.generation,
+            time=CREATED,
+            hosts=hosts,
+            ready=ready,
+            gone=gone,
             deaf=deaf,
-        )  # fmt: skip
+        )
         for host in self.hosts.values():
             host.news.accept(message)
 

@@ -99,9 +99,15 @@ def test_spark_metrics_are_exported_while_leading_and_where_spark_is_on() -> Non
     }
     assert shown(without) == {}
     commit = CommitReport(
-        number=3, committed_at=NOW, application="a", rows_read=1, rows_written=1, seconds=1,
-        quarantined_files=2, quarantined_rows=9,
-    )  # fmt: skip
+        number=3,
+        committed_at=NOW,
+        application="a",
+        rows_read=1,
+        rows_written=1,
+        seconds=1,
+        quarantined_files=2,
+        quarantined_rows=9,
+    )
     told.report = told.report.model_copy(
         update={"fleet": fleet(committed=3, batch=batch(4)).model_copy(update={"last_commit": commit})}
     )

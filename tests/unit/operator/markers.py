@@ -38,16 +38,64 @@ MARKS = ("qzx", "QZX", "7317")
 """Texts that no manifest contains by itself; the first one that a field accepts is its marker."""
 HOSTILE = (
     # Kubernetes' variables, and those of shells, Spark, log4j, and templates
-    "$(POD_NAME)", "$$(POD_NAME)", "$(", "$", "${env:HOME}", "${jndi:ldap://evil.example}", "{{.Env}}", "$HOME",
+    "$(POD_NAME)",
+    "$$(POD_NAME)",
+    "$(",
+    "$",
+    "${env:HOME}",
+    "${jndi:ldap://evil.example}",
+    "{{.Env}}",
+    "$HOME",
     # shells and quotes
-    "`id`", "$(id)", ";id", "|id", "&&id", "'", '"', "\\", "*", "~", "<&>",
+    "`id`",
+    "$(id)",
+    ";id",
+    "|id",
+    "&&id",
+    "'",
+    '"',
+    "\\",
+    "*",
+    "~",
+    "<&>",
     # terminals
-    "\n", "\r\n", "\nMARK: y", "\t", "\x1b[2J", "\x1b]0;x\x07", "\u202e", "\u2028", "\x9b", "é",
+    "\n",
+    "\r\n",
+    "\nMARK: y",
+    "\t",
+    "\x1b[2J",
+    "\x1b]0;x\x07",
+    "\u202e",
+    "\u2028",
+    "\x9b",
+    "é",
     # URLs and paths
-    "../", "/..", "/../", "/./", "//", "..", "/", "%0a", "%2e%2e%2f", "@evil.example", "#x", "?x=y", ":443", "[::1]",
+    "../",
+    "/..",
+    "/../",
+    "/./",
+    "//",
+    "..",
+    "/",
+    "%0a",
+    "%2e%2e%2f",
+    "@evil.example",
+    "#x",
+    "?x=y",
+    ":443",
+    "[::1]",
     # options of Java and spark-submit
-    " -Dx=y", " -javaagent:x.jar", " --conf spark.x=y", " ", "=", ",", "|", "-", "_", ".",
-)  # fmt: skip
+    " -Dx=y",
+    " -javaagent:x.jar",
+    " --conf spark.x=y",
+    " ",
+    "=",
+    ",",
+    "|",
+    "-",
+    "_",
+    ".",
+)
 # The text from which the value grows, and its marker where it is not one of MARKS: for values that must have a meaning.
 SEEDS: dict[str, tuple[str, str]] = {
     "spec.eventHub.fullyQualifiedNamespace": ("qzxshop.servicebus.windows.net", "qzx"),
@@ -95,10 +143,15 @@ KEYS: dict[str, tuple[str, ...]] = {
     "spec.startingPosition.partitions": ("0",),
     # Of those that Spark copies to executors, and of others; each one for itself.
     "spec.spark.application.conf": (
-        "spark.sql.shuffle.partitions", "spark.executor.heartbeatInterval", "spark.network.timeout",
-        "spark.rpc.message.maxSize", "spark.driver.maxResultSize", "spark.log.level", "spark.task.maxFailures",
+        "spark.sql.shuffle.partitions",
+        "spark.executor.heartbeatInterval",
+        "spark.network.timeout",
+        "spark.rpc.message.maxSize",
+        "spark.driver.maxResultSize",
+        "spark.log.level",
+        "spark.task.maxFailures",
     ),
-}  # fmt: skip
+}
 LABEL_KEYS = ("shop.example/a",)
 # What a field needs beside it, where rules do not say so, by the end of its path.
 BESIDE = {"egress[].to[].namespaces": "podSelector", "tolerations[].value": "key"}
@@ -371,9 +424,11 @@ class World:
     def settings(self, field: Field, value: str) -> Settings:
         """The administrator's settings: they allow the value, if there is a list of allowed values."""
         given = {
-            "priorityClassName": "priority_classes", "storageClassName": "storage_classes",
-            "registry.url": "schema_registries", "namespaces[]": "egress_namespaces",
-        }  # fmt: skip
+            "priorityClassName": "priority_classes",
+            "storageClassName": "storage_classes",
+            "registry.url": "schema_registries",
+            "namespaces[]": "egress_namespaces",
+        }
         allowed: dict[str, Any] = {
             setting: (*getattr(ADMINISTRATOR, setting), value)
             for end, setting in given.items()

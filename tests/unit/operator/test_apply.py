@@ -122,8 +122,11 @@ async def test_what_others_add_stays(api: FakeKubernetes) -> None:
 
 async def test_an_object_of_somebody_else_is_not_touched(api: FakeKubernetes) -> None:
     mine: dict[str, Any] = {
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orders-host", "namespace": "shop"}, "data": {},
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "orders-host", "namespace": "shop"},
+        "data": {},
+    }
     api.put(mine)
     outcome = await once(api)
     (error,) = outcome.errors
@@ -135,8 +138,11 @@ async def test_an_object_of_somebody_else_is_not_touched(api: FakeKubernetes) ->
 
 async def test_an_object_that_is_created_at_the_same_time_is_not_taken_over(api: FakeKubernetes) -> None:
     theirs: dict[str, Any] = {
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orders-host", "namespace": "shop"}, "data": {},
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "orders-host", "namespace": "shop"},
+        "data": {},
+    }
 
     class Late(FakeKubernetes):
         """The other client is faster than the operator."""

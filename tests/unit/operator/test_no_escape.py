@@ -56,14 +56,21 @@ CONFS = st.dictionaries(
     st.sampled_from(["spark.sql.shuffle.partitions", "spark.default.parallelism"] * 6)
     | st.sampled_from(
         [
-            "spark.kubernetes.authenticate.driver.serviceAccountName", "spark.kubernetes.namespace", "spark.master",
-            "spark.jars.packages", "spark.driver.extraJavaOptions", "spark.sql.extensions", "spark.sql.warehouse.dir",
-            "spark.kubernetes.driver.podTemplateFile", "spark.hadoop.fs.azure.account.key.x", "spark.executorEnv.A",
+            "spark.kubernetes.authenticate.driver.serviceAccountName",
+            "spark.kubernetes.namespace",
+            "spark.master",
+            "spark.jars.packages",
+            "spark.driver.extraJavaOptions",
+            "spark.sql.extensions",
+            "spark.sql.warehouse.dir",
+            "spark.kubernetes.driver.podTemplateFile",
+            "spark.hadoop.fs.azure.account.key.x",
+            "spark.executorEnv.A",
         ]
     ),
     st.sampled_from(["1", "64", "512"] * 4) | st.sampled_from(["$(A)", "${env:A}", "abc", "1 --conf a=b", "-1", ""]),
     max_size=3,
-)  # fmt: skip
+)
 VOLUMES = st.builds(  # exactly one source, as a rule of the CRD says
     lambda folder, name, kind: {"mountPath": folder + name, kind: {"secretName" if kind == "secret" else "name": name}},
     st.sampled_from(["/config/", "/secrets/", "/mnt/"]),
@@ -136,14 +143,35 @@ OWN_ANNOTATIONS = {labels.ANNOTATION_CONFIG_HASH, labels.ANNOTATION_EXECUTOR}
 ACCOUNTS = dict.fromkeys(SPARK_COMPONENTS, labels.SPARK_SERVICE_ACCOUNT)
 USER_VOLUMES = ("config-", "secrets-", "mnt-")
 POD_FIELDS = {
-    "serviceAccountName", "automountServiceAccountToken", "enableServiceLinks", "terminationGracePeriodSeconds",
-    "securityContext", "nodeSelector", "tolerations", "affinity", "priorityClassName", "topologySpreadConstraints",
-    "containers", "volumes", "restartPolicy",
-}  # fmt: skip
+    "serviceAccountName",
+    "automountServiceAccountToken",
+    "enableServiceLinks",
+    "terminationGracePeriodSeconds",
+    "securityContext",
+    "nodeSelector",
+    "tolerations",
+    "affinity",
+    "priorityClassName",
+    "topologySpreadConstraints",
+    "containers",
+    "volumes",
+    "restartPolicy",
+}
 CONTAINER_FIELDS = {
-    "name", "image", "imagePullPolicy", "args", "env", "envFrom", "ports", "securityContext", "resources",
-    "volumeMounts", "startupProbe", "readinessProbe", "livenessProbe",
-}  # fmt: skip
+    "name",
+    "image",
+    "imagePullPolicy",
+    "args",
+    "env",
+    "envFrom",
+    "ports",
+    "securityContext",
+    "resources",
+    "volumeMounts",
+    "startupProbe",
+    "readinessProbe",
+    "livenessProbe",
+}
 
 
 def planned(spec: dict[str, Any]) -> Plan | None:
@@ -211,9 +239,12 @@ def check_pod(template: Manifest, spec: dict[str, Any], *, executor: bool = Fals
     if creates_executors:
         check_pod(json.loads(annotations[labels.ANNOTATION_EXECUTOR]), spec, executor=True)
     assert pod["securityContext"] == {
-        "runAsNonRoot": True, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "fsGroup": 65532,
         "seccompProfile": {"type": "RuntimeDefault"},
-    }  # fmt: skip
+    }
     assert pod.get("priorityClassName", "drain") == "drain"
     assert all(is_place(key) for key in pod.get("nodeSelector", {}))
     assert all(is_place(toleration["key"]) for toleration in pod.get("tolerations", []))
@@ -238,14 +269,23 @@ def check_pod(template: Manifest, spec: dict[str, Any], *, executor: bool = Fals
     allowed = {"spark:1", "registry.example/spark/mine:1"} if spark else {"host:1", "registry.example/shop/orders:1"}
     assert "image" not in container if executor else container["image"] in allowed
     assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
-    }  # fmt: skip
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
     for variable in own_env:
         assert variable.get("valueFrom", {"fieldRef": ""}).keys() == {"fieldRef"}
     assert {variable["name"] for variable in own_env} <= {
-        "POD_NAME", "POD_UID", "POD_IP", "POD_NAMESPACE", labels.BATCH_JOB_ENV, labels.BATCH_MANIFEST_ENV,
-        labels.CONFIG_ENV, "SPARK_LOCAL_DIRS", *(("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY") if "proxy" in spec else ()),
-    }  # fmt: skip
+        "POD_NAME",
+        "POD_UID",
+        "POD_IP",
+        "POD_NAMESPACE",
+        labels.BATCH_JOB_ENV,
+        labels.BATCH_MANIFEST_ENV,
+        labels.CONFIG_ENV,
+        "SPARK_LOCAL_DIRS",
+        *(("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY") if "proxy" in spec else ()),
+    }
     for mount in container["volumeMounts"]:
         assert mount.keys() <= {"name", "mountPath", "readOnly"}  # no subPath: a changed Secret would not be seen
         if mount["name"] not in {volume["name"] for volume in user_volumes}:

@@ -21,10 +21,13 @@ KEY = Key("shop", "orders")
 USER_IMAGE = "registry.example/users:1"
 """An image of a user, with a handler or a Spark program."""
 SETTINGS = Settings(
-    namespaces=("shop",), processor_image="host:1", spark_image="spark:1",
-    handler_image_prefixes=(USER_IMAGE,), spark_image_prefixes=(USER_IMAGE,),
+    namespaces=("shop",),
+    processor_image="host:1",
+    spark_image="spark:1",
+    handler_image_prefixes=(USER_IMAGE,),
+    spark_image_prefixes=(USER_IMAGE,),
     notice_endpoints=("https://hooks.shop.example/",),
-)  # fmt: skip
+)
 SECRET = {"connectionStringSecretRef": {"name": "s", "key": "k"}}
 IDENTITY = {"workloadIdentity": {"clientId": "client"}}
 SPEC: dict[str, Any] = {
@@ -116,7 +119,10 @@ def stateful_set(replicas: int, ready: int, updated: int | None = None, generati
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": {
-            "name": "orders-host", "namespace": "shop", "generation": generation, "uid": "set",
+            "name": "orders-host",
+            "namespace": "shop",
+            "generation": generation,
+            "uid": "set",
             "ownerReferences": [{"uid": UID, "controller": True}],
         },
         "spec": {"replicas": replicas},
@@ -126,7 +132,7 @@ def stateful_set(replicas: int, ready: int, updated: int | None = None, generati
             "readyReplicas": ready,
             "updatedReplicas": replicas if updated is None else updated,
         },
-    }  # fmt: skip
+    }
 
 
 def observed(

@@ -107,8 +107,11 @@ def test_running_hosts_and_operators_are_scraped_with_the_chart_s_labels():
         {
             "targets": ["10.0.0.7:8080"],
             "labels": {
-                "job": "host", "eventconsumer_io_consumer": "orders", "namespace": "shop", "pod": "some-host",
+                "job": "host",
+                "eventconsumer_io_consumer": "orders",
+                "namespace": "shop",
+                "pod": "some-host",
             },
         },
         {"targets": ["10.0.0.7:8081"], "labels": {"job": "operator"}},
-    ]  # fmt: skip
+    ]

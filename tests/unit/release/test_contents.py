@@ -76,20 +76,32 @@ def test_packages_of_every_kind_are_found(tmp_path: Path) -> None:
     site = "opt/venv/lib/python3.11/site-packages"
     assert set(contents.packages(read, "1.2.0")) == {
         Installed(
-            "deb", "debian", "libssl3", "3.0.19-1~deb12u2", "var/lib/dpkg/status",
+            "deb",
+            "debian",
+            "libssl3",
+            "3.0.19-1~deb12u2",
+            "var/lib/dpkg/status",
             (("arch", "amd64"), ("distro", "debian-12"), ("upstream", "openssl")),
             "Debian OpenSSL Team <pkg-openssl-devel@example.org>",
         ),
         Installed("pypi", "", "pyyaml", "6.0.3", f"{site}/PyYAML-6.0.3.dist-info/METADATA"),
         Installed(
-            "maven", "org.apache.hadoop", "hadoop-azure", "3.4.1", f"{site}/pyspark/jars/hadoop-azure-3.4.1.jar",
+            "maven",
+            "org.apache.hadoop",
+            "hadoop-azure",
+            "3.4.1",
+            f"{site}/pyspark/jars/hadoop-azure-3.4.1.jar",
             sha256=sha256(java).hexdigest(),
         ),
         Installed(
-            "cargo", "", "eventconsumer-decoder", "1.2.0", "app/eventconsumer_decoder/libeventconsumer_decoder.so",
+            "cargo",
+            "",
+            "eventconsumer-decoder",
+            "1.2.0",
+            "app/eventconsumer_decoder/libeventconsumer_decoder.so",
             sha256=sha256(b"\x7fELF").hexdigest(),
         ),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     KeySerializationEncryption,
     NoEncryption,
     PrivateFormat,
-)  # fmt: skip
+)
 
 from eventconsumer_release.errors import ReleaseError
 from eventconsumer_release.signing import Key, read_key

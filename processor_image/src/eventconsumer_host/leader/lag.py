@@ -211,8 +211,10 @@ class Measure:
             if times := self._throttle.again("heads", str(failed[0])):
                 log.warning(
                     "could not read the end offsets of partitions; their lag is unknown",
-                    error=str(failed[0]), partitions=len(failed), times=times,
-                )  # fmt: skip
+                    error=str(failed[0]),
+                    partitions=len(failed),
+                    times=times,
+                )
         elif times := self._throttle.over("heads"):
             log.info("end offsets of partitions can be read again", failures=times)
 

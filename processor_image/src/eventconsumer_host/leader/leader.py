@@ -85,9 +85,20 @@ class Leader:
         """
         deps, config, blobs = self._deps, self._deps.config, self._blobs
         stage = Stage(
-            config, deps.hub, deps.info, deps.chain, blobs, BatchLog(blobs, self._prefix),
-            Tail(self._segments(), deps.now), deps.metrics, deps.confined, deps.now, deps.clock, deps.rng, check,
-        )  # fmt: skip
+            config,
+            deps.hub,
+            deps.info,
+            deps.chain,
+            blobs,
+            BatchLog(blobs, self._prefix),
+            Tail(self._segments(), deps.now),
+            deps.metrics,
+            deps.confined,
+            deps.now,
+            deps.clock,
+            deps.rng,
+            check,
+        )
         watermark = WatermarkFile(blobs, self._prefix, deps.chain, deps.now)
         measure = Measure(stage, saved=watermark.saved)
         tasks: list[LeaderTask | None] = [

@@ -359,9 +359,18 @@ class NoticesTask(Task):
         self._receiver = self._receiver or self._endpoint(self._config)
         origin = Origin(stage.blobs.url, stage.prefix, stage.chain, stage.info.name)
         return Notifier(
-            origin, self._config.format, self._receiver.post, self._cursor, stage.tail, look=look, now=stage.now,
-            clock=stage.clock, rng=stage.rng, metrics=stage.metrics, check=stage.check,
-        )  # fmt: skip
+            origin,
+            self._config.format,
+            self._receiver.post,
+            self._cursor,
+            stage.tail,
+            look=look,
+            now=stage.now,
+            clock=stage.clock,
+            rng=stage.rng,
+            metrics=stage.metrics,
+            check=stage.check,
+        )
 
     def report(self) -> Mapping[str, object]:
         """See `LeaderTask`."""

@@ -593,9 +593,17 @@ class RetentionTask(Task):
         self._measure = measure
         self._seconds = seconds
         self._retention = Retention(
-            stage.blobs, stage.config, limits, stage.chain, stage.tail, batches=stage.batches, metrics=stage.metrics,
-            now=stage.now, confined=stage.confined, check=stage.check,
-        )  # fmt: skip
+            stage.blobs,
+            stage.config,
+            limits,
+            stage.chain,
+            stage.tail,
+            batches=stage.batches,
+            metrics=stage.metrics,
+            now=stage.now,
+            confined=stage.confined,
+            check=stage.check,
+        )
 
     @property
     def pause(self) -> float:

@@ -78,7 +78,16 @@ def stage_of(
         chain: Identity of the chain; empty: of no use for the tasks.
     """
     return Stage(
-        config, hub, info, chain, blobs, BatchLog(blobs, config.sink.prefix),
-        Tail(segments_of(config, info, segments, blobs, utc_now), utc_now), Metrics(), Reader(), utc_now, boottime,
+        config,
+        hub,
+        info,
+        chain,
+        blobs,
+        BatchLog(blobs, config.sink.prefix),
+        Tail(segments_of(config, info, segments, blobs, utc_now), utc_now),
+        Metrics(),
+        Reader(),
+        utc_now,
+        boottime,
         Random(),  # noqa: S311 - for jitter, not for security
-    )  # fmt: skip
+    )

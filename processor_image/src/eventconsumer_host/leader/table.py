@@ -221,9 +221,15 @@ class TableTask(Task):
         self._tail = stage.tail
         self._seconds = seconds
         self._committer = Committer(
-            stage.blobs, stage.prefix, stage.chain, stage.tail, now=stage.now, confined=stage.confined,
-            check=stage.check, checkpoint_versions=checkpoint_versions,
-        )  # fmt: skip
+            stage.blobs,
+            stage.prefix,
+            stage.chain,
+            stage.tail,
+            now=stage.now,
+            confined=stage.confined,
+            check=stage.check,
+            checkpoint_versions=checkpoint_versions,
+        )
 
     @property
     def pause(self) -> float:

@@ -161,9 +161,14 @@ def merged(known: WatermarkRecord | None, complete: Complete, chain: str, now: d
         record = known
     else:
         record = WatermarkRecord(
-            chain=chain, written_at=now, files=files, incarnation=complete.incarnation, next=dict(complete.next),
-            totals=complete.totals, gaps=dict(complete.gaps) if complete.gaps else None,
-        )  # fmt: skip
+            chain=chain,
+            written_at=now,
+            files=files,
+            incarnation=complete.incarnation,
+            next=dict(complete.next),
+            totals=complete.totals,
+            gaps=dict(complete.gaps) if complete.gaps else None,
+        )
     commits, batch = (known.commits, known.batch) if known else (None, None)
     if complete.commits is not None and (commits is None or floor(complete.commits, STEP) > commits):
         commits, batch = floor(complete.commits, STEP), complete.batch

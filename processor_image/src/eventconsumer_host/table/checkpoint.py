@@ -23,7 +23,7 @@ from eventconsumer_host.table.log import (
     SMALL_LIMIT,
     Listing,
     TableLog,
-)  # fmt: skip
+)
 from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.confined import reader
 from eventconsumer_storage.confined.reader import Blobs, Whole

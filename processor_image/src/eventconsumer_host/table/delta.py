@@ -271,8 +271,9 @@ class Registration:
         """
         yield _commit_info(now, "WRITE", {"mode": "Append", "partitionBy": "[]"})
         updated = _milliseconds(now)
-        totals = ((_application(self.chain, what), total) for what, total in
-                  (("files", self.files), ("events", self.events)))  # fmt: skip
+        totals = (
+            (_application(self.chain, what), total) for what, total in (("files", self.files), ("events", self.events))
+        )
         ends = (
             (_application(self.chain, place.incarnation, place.partition), slots[-1].last)
             for place, slots in self.slots.items()

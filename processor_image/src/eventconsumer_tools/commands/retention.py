@@ -40,9 +40,16 @@ async def retention(config: Path, output: Output, *, once: bool) -> int:
         leases = {name: view.lease for name, view in (await consumer.read_leases()).items()}
         state = await stage.batches.restore()
         work = Retention(
-            stage.blobs, found, found.retention, stage.chain, stage.tail, batches=stage.batches,
-            metrics=stage.metrics, now=stage.now, confined=stage.confined,
-        )  # fmt: skip
+            stage.blobs,
+            found,
+            found.retention,
+            stage.chain,
+            stage.tail,
+            batches=stage.batches,
+            metrics=stage.metrics,
+            now=stage.now,
+            confined=stage.confined,
+        )
         await work.step(info.partition_ids, leases, state)
         while work.more:
             await work.step(info.partition_ids, leases, state)

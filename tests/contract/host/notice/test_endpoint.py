@@ -107,9 +107,16 @@ async def test_a_redirect_is_not_followed_and_its_target_gets_nothing(
 
 @pytest.mark.parametrize(
     ("after", "seconds"),
-    [("7", 7), ("99999", RETRY_AFTER_SECONDS), ("soon", 0), ("-5", 0), ("", 0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
-     ("Wed, 21 Oct 2099 07:28:00 GMT", RETRY_AFTER_SECONDS)],
-)  # fmt: skip
+    [
+        ("7", 7),
+        ("99999", RETRY_AFTER_SECONDS),
+        ("soon", 0),
+        ("-5", 0),
+        ("", 0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0),
+        ("Wed, 21 Oct 2099 07:28:00 GMT", RETRY_AFTER_SECONDS),
+    ],
+)
 async def test_the_pause_that_the_endpoint_asks_for_is_limited(
     after: str, seconds: float, server: NoticeServer
 ) -> None:

@@ -135,10 +135,15 @@ async def test_apply_with_a_uid_spares_an_object_with_another(place: Place) -> N
 
 async def test_merge_changes_some_fields_and_answers_with_all(place: Place) -> None:
     event = {
-        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": place.namespace},
-        "involvedObject": {"namespace": place.namespace, "name": "x"}, "reason": "R", "message": "m", "type": "Normal",
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": place.namespace},
+        "involvedObject": {"namespace": place.namespace, "name": "x"},
+        "reason": "R",
+        "message": "m",
+        "type": "Normal",
         "count": 1,
-    }  # fmt: skip
+    }
     assert await place.api.create(event) is not None
     merged = await place.api.merge(EVENT, place.namespace, "e", {"count": 2})
     assert (merged["count"], merged["message"]) == (2, "m")

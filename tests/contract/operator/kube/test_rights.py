@@ -121,20 +121,28 @@ async def leave_a_probe(world: World) -> None:
     uid = (await world.get("evc", "orders"))["metadata"]["uid"]
     live = await world.get("sts", "orders-host")
     owner = {
-        "apiVersion": EVENT_CONSUMER.api_version, "kind": EVENT_CONSUMER.name, "name": "orders", "uid": uid,
+        "apiVersion": EVENT_CONSUMER.api_version,
+        "kind": EVENT_CONSUMER.name,
+        "name": "orders",
+        "uid": uid,
         "controller": True,
-    }  # fmt: skip
+    }
     probe = {
-        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
         "metadata": {
-            "name": "orders-probe", "namespace": world.namespace, "labels": live["metadata"]["labels"],
+            "name": "orders-probe",
+            "namespace": world.namespace,
+            "labels": live["metadata"]["labels"],
             "ownerReferences": [owner],
         },
         "spec": {
-            "replicas": 0, "serviceName": "x",
-            "selector": live["spec"]["selector"], "template": live["spec"]["template"],
+            "replicas": 0,
+            "serviceName": "x",
+            "selector": live["spec"]["selector"],
+            "template": live["spec"]["template"],
         },
-    }  # fmt: skip
+    }
     world.cluster.kubectl("create", "-f", "-", stdin=json.dumps(probe))
 
 

@@ -207,11 +207,45 @@ async def test_applied_objects_stay_and_parts_that_go_away_are_removed(cluster: 
 
 
 QUANTITIES = [
-    "0", "1", "0.5", "0.0001", "1000", "1000m", "1500m", "999m", "1.5", "2.50", "0.1k", "1k", "1000k", "1024", "2048",
-    "1024Ki", "1024Mi", "1000Mi", "1536Mi", "0.5Mi", "0.5Ki", "1.3Ki", "1.5Gi", "2048Gi", "1000M", "1024M", "1.25G",
-    "123456789", "0.001", "1.0001", "0Gi", "99999999999999G", "100000000000Gi", "9999999999G",
-    "999999999G", "1Ki", "1023Ki", "1000Ki",
-]  # fmt: skip
+    "0",
+    "1",
+    "0.5",
+    "0.0001",
+    "1000",
+    "1000m",
+    "1500m",
+    "999m",
+    "1.5",
+    "2.50",
+    "0.1k",
+    "1k",
+    "1000k",
+    "1024",
+    "2048",
+    "1024Ki",
+    "1024Mi",
+    "1000Mi",
+    "1536Mi",
+    "0.5Mi",
+    "0.5Ki",
+    "1.3Ki",
+    "1.5Gi",
+    "2048Gi",
+    "1000M",
+    "1024M",
+    "1.25G",
+    "123456789",
+    "0.001",
+    "1.0001",
+    "0Gi",
+    "99999999999999G",
+    "100000000000Gi",
+    "9999999999G",
+    "999999999G",
+    "1Ki",
+    "1023Ki",
+    "1000Ki",
+]
 
 
 def test_quantities_are_written_as_the_api_server_stores_them(cluster: Cluster) -> None:
@@ -220,9 +254,11 @@ def test_quantities_are_written_as_the_api_server_stores_them(cluster: Cluster) 
         for number, quantity in enumerate(QUANTITIES)
     ]
     pod = {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "quantities", "namespace": "default"},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "quantities", "namespace": "default"},
         "spec": {"containers": containers},
-    }  # fmt: skip
+    }
     answer = cluster.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=json.dumps(pod)).stdout
     stored = [each["resources"]["requests"]["memory"] for each in json.loads(answer)["spec"]["containers"]]
     assert dict(zip(QUANTITIES, map(canonical, QUANTITIES), strict=True)) == dict(zip(QUANTITIES, stored, strict=True))
@@ -240,9 +276,14 @@ def templates(spec: dict[str, Any]) -> dict[str, Manifest]:
     parsed = parse_spec(spec)
     config = host_config(consumer(spec), parsed, ADMINISTRATOR)
     probe = host_template(
-        world.consumer.key, parsed, config, "host:1",
-        config_map="orders-host", component=labels.COMPONENT_PROBE, arguments=("probe",),
-    )  # fmt: skip
+        world.consumer.key,
+        parsed,
+        config,
+        "host:1",
+        config_map="orders-host",
+        component=labels.COMPONENT_PROBE,
+        arguments=("probe",),
+    )
     return {template["metadata"]["labels"][labels.LABEL_COMPONENT]: template for template in [*found, probe]}
 
 
@@ -286,8 +327,11 @@ def test_every_pod_is_admitted_where_pods_are_restricted(cluster: Cluster, restr
     executor["spec"]["containers"][0]["image"] = "spark:1"  # Spark adds it
     found |= {"executor": executor, "small": templates(spec)[labels.COMPONENT_SPARK]}
     assert found.keys() >= {
-        labels.COMPONENT_HOST, labels.COMPONENT_PROBE, labels.COMPONENT_REPLAY, labels.COMPONENT_SPARK,
-    }  # fmt: skip
+        labels.COMPONENT_HOST,
+        labels.COMPONENT_PROBE,
+        labels.COMPONENT_REPLAY,
+        labels.COMPONENT_SPARK,
+    }
     for component, template in found.items():
         assert admitted(cluster, restricted, f"{component}-{kind}", template) == "", component
 

@@ -16,17 +16,47 @@ from tests.unit.operator.worlds import SETTINGS, SPARK, SPEC, observed, spec_wit
 MOST = 100
 """Maximum number of properties of a resource."""
 WRONG = (
-    "", "abc", "$(PAYROLL)", "${env:HOME}", "1 ", " 1", "1\n", "+1", "1e3", "0x10", "٣", "TRUE", "True", "-1", "00",
-    "1g2", "../x", "a b", "1;", "-1s", "99999999999999", "0.0", "1.", "1" * (VALUE_MAX + 1),
-)  # fmt: skip
+    "",
+    "abc",
+    "$(PAYROLL)",
+    "${env:HOME}",
+    "1 ",
+    " 1",
+    "1\n",
+    "+1",
+    "1e3",
+    "0x10",
+    "٣",
+    "TRUE",
+    "True",
+    "-1",
+    "00",
+    "1g2",
+    "../x",
+    "a b",
+    "1;",
+    "-1s",
+    "99999999999999",
+    "0.0",
+    "1.",
+    "1" * (VALUE_MAX + 1),
+)
 """Values of no form, or of few."""
 OTHERS = (
-    "spark.jars", "spark.driver.extraJavaOptions", "spark.sql.extensions", "spark.sql.warehouse.dir", "spark.master",
-    "spark.redaction.regex", "spark.sql.shuffle.partitions.x", "xspark.sql.shuffle.partitions",
+    "spark.jars",
+    "spark.driver.extraJavaOptions",
+    "spark.sql.extensions",
+    "spark.sql.warehouse.dir",
+    "spark.master",
+    "spark.redaction.regex",
+    "spark.sql.shuffle.partitions.x",
+    "xspark.sql.shuffle.partitions",
     "sql.shuffle.partitions",
-    "spark.sql.Shuffle.partitions", "spark.", "spark.sql.spark.sql.shuffle.partitions",
+    "spark.sql.Shuffle.partitions",
+    "spark.",
+    "spark.sql.spark.sql.shuffle.partitions",
     "spark.databricks.delta.enabled",
-)  # fmt: skip
+)
 
 
 def with_conf(conf: dict[str, str]) -> dict[str, Any]:

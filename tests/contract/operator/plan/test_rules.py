@@ -118,7 +118,10 @@ BREAKS: dict[str, dict[str, Any]] = {
     "replay.consumerGroup must be another": spec(replay={"name": "a", "consumerGroup": "$default"}),  # the same
     "replay.from must be before replay.to": spec(
         replay={
-            "name": "a", "consumerGroup": "replay", "from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z",
+            "name": "a",
+            "consumerGroup": "replay",
+            "from": "2026-01-02T00:00:00Z",
+            "to": "2026-01-01T00:00:00Z",
         }
     ),
     "eventHub: fullyQualifiedNamespace and name are required": spec(eventHub={"authentication": IDENTITY}),
@@ -130,9 +133,7 @@ BREAKS: dict[str, dict[str, Any]] = {
     "processing.image is the image": spec(processing={"image": "shop/orders:1"}),
     "processing.handlerMode: Transform or Replace needs": spec(processing={"handlerMode": "Transform"}),
     "processing.checkpoint.policy: File needs": spec(processing=REPLACE | {"checkpoint": {"policy": "File"}}),
-    "processing.checkpoint.policy: Handler needs": spec(
-        processing=OWN | {"checkpoint": {"policy": "Handler"}}
-    ),
+    "processing.checkpoint.policy: Handler needs": spec(processing=OWN | {"checkpoint": {"policy": "Handler"}}),
     "processing.handler is for an image of your own": spec(processing={"handler": "antigravity:Shop"}),
     "processing.env is for an image of your own": spec(processing={"env": [VARIABLE]}),
     "processing.envFrom is for an image of your own": spec(processing={"envFrom": [KEYS]}),
@@ -144,7 +145,9 @@ BREAKS: dict[str, dict[str, Any]] = {
     "spark.application.envFrom is for an image of your own": program(envFrom=[KEYS]),
     "spark.application.volumes is for an image of your own": program(volumes=[MOUNT]),
     "spark.application.egress is for an image of your own": program_egress(None, podSelector={}),
-    "spark.application.mainFile is no program of": program(mainFile="local:///app/eventconsumer_api/resource/crdgen.py"),
+    "spark.application.mainFile is no program of": program(
+        mainFile="local:///app/eventconsumer_api/resource/crdgen.py"
+    ),
     "processing.env: at most": handler(env=[{"name": f"APP_{number}", "value": "x" * 4096} for number in range(5)]),
     "spark.application.env: at most": program(
         image="shop:1", env=[{"name": f"APP_{number}", "value": "x" * 4096} for number in range(5)]
@@ -201,9 +204,7 @@ BREAKS: dict[str, dict[str, Any]] = {
     "registry.authentication.workloadIdentity is for": avro(
         {"type": "Confluent", "url": REGISTRY, "authentication": {"workloadIdentity": {"clientId": "c"}}}
     ),
-    "registry.authentication: set exactly one of": avro(
-        {"type": "Confluent", "url": REGISTRY, "authentication": {}}
-    ),
+    "registry.authentication: set exactly one of": avro({"type": "Confluent", "url": REGISTRY, "authentication": {}}),
     "spark.mode: Local needs": spec(spark={"output": OUTPUT, "mode": "Local", "launcher": "Kubeflow"}),
     "spark.reprocess.from must not be above": spec(
         spark={"output": OUTPUT, "reprocess": {"name": "a", "from": 3, "to": 2}}
@@ -240,7 +241,7 @@ BREAKS: dict[str, dict[str, Any]] = {
     "spark.driver.cpuLimit": placed("spark.driver", coreRequest="250m", cpuLimit="200m"),
     "spark.executor.cpuLimit": placed("spark.executor", cores=2, cpuLimit="1500m"),
     "spark.executor.minInstances must not be above": placed("spark.executor", minInstances=3),
-}  # fmt: skip
+}
 # The other direction of some rules.
 REVERSED = [
     ("authentication: set exactly one of", spec(sink={"authentication": SECRET | IDENTITY})),
@@ -380,9 +381,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "another program of the image": program(mainFile="local:///app/examples/latest_by_key.py"),
     "the longest arguments": spec(spark={"output": OUTPUT, "application": {"arguments": ["x" * 4096] * 8}}),
     "a position of each partition": spec(
-        startingPosition={
-            "partitions": {str(number): {"type": "Offset", "offset": "9" * 20} for number in range(1024)}
-        }
+        startingPosition={"partitions": {str(number): {"type": "Offset", "offset": "9" * 20} for number in range(1024)}}
     ),
     "all that a handler gets": handler(
         env=[
@@ -422,8 +421,13 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     **{
         f"the image {image}": handler(image=image)
         for image in (
-            "shop", "shop:1", "registry.example/shop/orders:1.2_3-x", "localhost:5000/a", "[::1]:5000/a",
-            f"Registry.example/a__b/c-d@sha256:{'0' * 64}", f"a.example/b:1@sha256:{'0' * 64}",
+            "shop",
+            "shop:1",
+            "registry.example/shop/orders:1.2_3-x",
+            "localhost:5000/a",
+            "[::1]:5000/a",
+            f"Registry.example/a__b/c-d@sha256:{'0' * 64}",
+            f"a.example/b:1@sha256:{'0' * 64}",
         )
     },
     "Spark properties": spec(
@@ -434,10 +438,13 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     ),
     "a replay": spec(
         replay={
-            "name": "a-1", "consumerGroup": "replay", "from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z",
+            "name": "a-1",
+            "consumerGroup": "replay",
+            "from": "2026-01-01T00:00:00Z",
+            "to": "2026-01-02T00:00:00Z",
         }
     ),
-}  # fmt: skip
+}
 
 
 def messages() -> set[str]:

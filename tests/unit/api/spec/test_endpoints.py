@@ -259,5 +259,8 @@ def test_only_the_service_may_differ_between_endpoints_of_an_account(host: str, 
 
 def test_the_service_of_an_endpoint() -> None:
     assert [service_of(f"shop{part}.core.windows.net") for part in (".blob", ".z01.dfs", "", ".web")] == [
-        "blob", "dfs", "", "",
-    ]  # fmt: skip
+        "blob",
+        "dfs",
+        "",
+        "",
+    ]

@@ -46,11 +46,29 @@ def test_a_name_is_one_that_every_shell_knows(name: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/", "/config", "/config/", "config/a", "/config/a/b", "/config/..", "/config/a/../../etc", "/configs/a",
-        "/app", "/tmp", "/tmp/a", "/etc/eventconsumer", "/usr/lib", "/opt/venv", "/opt/spark/conf", "/proc/1",
-        labels.SECRETS_DIR, f"{labels.SECRETS_DIR}/event-hub", "/var/run/secrets", "/run/secrets", "/mnt/a\n",
+        "/",
+        "/config",
+        "/config/",
+        "config/a",
+        "/config/a/b",
+        "/config/..",
+        "/config/a/../../etc",
+        "/configs/a",
+        "/app",
+        "/tmp",
+        "/tmp/a",
+        "/etc/eventconsumer",
+        "/usr/lib",
+        "/opt/venv",
+        "/opt/spark/conf",
+        "/proc/1",
+        labels.SECRETS_DIR,
+        f"{labels.SECRETS_DIR}/event-hub",
+        "/var/run/secrets",
+        "/run/secrets",
+        "/mnt/a\n",
     ],
-)  # fmt: skip
+)
 def test_folders_are_below_allowed_folders(path: str) -> None:
     with pytest.raises(ValidationError):
         ProgramVolume(mount_path=path)

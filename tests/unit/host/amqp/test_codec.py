@@ -259,6 +259,19 @@ def test_sent_values_are_read_by_an_independent_decoder(
     assert end == len(fields)
     assert found.descriptor == 0x10
     assert found.value == [
-        None, True, False, number % 256, number % 65536, number, wide, wide, identifier, raw, text,
-        "com.microsoft:epoch", Array(Symbol, (Symbol("a"), Symbol("bc"))), None, {"k": Described(ULong(0x28), text)},
-    ]  # fmt: skip
+        None,
+        True,
+        False,
+        number % 256,
+        number % 65536,
+        number,
+        wide,
+        wide,
+        identifier,
+        raw,
+        text,
+        "com.microsoft:epoch",
+        Array(Symbol, (Symbol("a"), Symbol("bc"))),
+        None,
+        {"k": Described(ULong(0x28), text)},
+    ]

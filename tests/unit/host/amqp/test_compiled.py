@@ -146,16 +146,27 @@ def with_value(encoded: bytes) -> bytes:
 
 
 SCALARS = [
-    b"\x40", b"\x41", b"\x42", b"\x56\x00", b"\x56\x01", b"\x56\x02", b"\x43", b"\x44",
+    b"\x40",
+    b"\x41",
+    b"\x42",
+    b"\x56\x00",
+    b"\x56\x01",
+    b"\x56\x02",
+    b"\x43",
+    b"\x44",
     *[bytes((code, byte)) for code in (0x50, 0x51, 0x52, 0x53, 0x54, 0x55) for byte in (0, 1, 127, 128, 255)],
     *[bytes((code,)) + raw for code in (0x60, 0x61) for raw in (b"\x00\x00", b"\x7f\xff", b"\x80\x00", b"\xff\xff")],
     *[bytes((code,)) + struct.pack(">I", n) for code in (0x70, 0x71) for n in (0, 2**31 - 1, 2**31, 2**32 - 1)],
     *[bytes((code,)) + struct.pack(">Q", n) for code in (0x80, 0x81, 0x83) for n in (0, 2**63 - 1, 2**63, 2**64 - 1)],
     *[bytes((code, 3)) + "aé".encode() for code in (0xA0, 0xA1, 0xA3)],
     *[bytes((code, 0, 0, 0, 3)) + "aé".encode() for code in (0xB0, 0xB1, 0xB3)],
-    *[codec.binary(bytes(range(255, 255 - count, -1))) for count in (0, 1, 2, 3, 4, 255)], codec.binary(bytes(300)),
-    codec.uuid(UUID(int=2**127 + 5)), b"\xa1\x00", b"\x72\x7f\xc0\x00\x00", b"\x72\x3d\xcc\xcc\xcd",
-]  # fmt: skip
+    *[codec.binary(bytes(range(255, 255 - count, -1))) for count in (0, 1, 2, 3, 4, 255)],
+    codec.binary(bytes(300)),
+    codec.uuid(UUID(int=2**127 + 5)),
+    b"\xa1\x00",
+    b"\x72\x7f\xc0\x00\x00",
+    b"\x72\x3d\xcc\xcc\xcd",
+]
 
 
 def test_every_kind_of_single_value() -> None:
@@ -165,11 +176,27 @@ def test_every_kind_of_single_value() -> None:
 
 
 OTHERS = [
-    b"\xa1\x01\xff", b"\xa1\x03\xed\xa0\x80", b"\xa1\x02\xc0\x80", b"\xb1\x00\x00\x00\x02\xc3\x28",
-    b"\x45", b"\xc0\x01\x00", b"\xc1\x01\x00", b"\xe0\x04\x01\x54\x01\x02"[:6], codec.symbols("a"),
-    section(0x80, "x"), b"\x73\x00\x00\x00\x61", b"\x74\x00\x00\x00\x00", b"\x84" + bytes(8), b"\x94" + bytes(16),
-    b"\x46", b"\x57\x00", b"\x62\x00\x00", b"\xa2\x00", b"\x00", b"",
-]  # fmt: skip
+    b"\xa1\x01\xff",
+    b"\xa1\x03\xed\xa0\x80",
+    b"\xa1\x02\xc0\x80",
+    b"\xb1\x00\x00\x00\x02\xc3\x28",
+    b"\x45",
+    b"\xc0\x01\x00",
+    b"\xc1\x01\x00",
+    b"\xe0\x04\x01\x54\x01\x02"[:6],
+    codec.symbols("a"),
+    section(0x80, "x"),
+    b"\x73\x00\x00\x00\x61",
+    b"\x74\x00\x00\x00\x00",
+    b"\x84" + bytes(8),
+    b"\x94" + bytes(16),
+    b"\x46",
+    b"\x57\x00",
+    b"\x62\x00\x00",
+    b"\xa2\x00",
+    b"\x00",
+    b"",
+]
 
 
 def test_other_values_do_not_fit() -> None:
@@ -186,11 +213,37 @@ def floats_of(properties: dict[str, Any]) -> tuple[list[str], list[int]]:
 
 
 EDGES = [
-    0.0, -0.0, 1.0, -1.0, 0.1, 1e-4, 9.999999999999999e-05, 1e-5, 1.5e-5, 123456789.0, 1e15, 9999999999999998.0, 1e16,
-    1.5e16, 1e17, 1e22, 1e23, 1e100, 5e-324, 2.2250738585072014e-308, sys.float_info.max, 2**53 + 2.0,
-    713055720537950.25, 264099775761461.125, 2.0**-44,
-    9007199254740993.0, float("nan"), float("inf"), float("-inf"), *[2.0**power for power in range(-1074, 1024, 37)],
-]  # fmt: skip
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.1,
+    1e-4,
+    9.999999999999999e-05,
+    1e-5,
+    1.5e-5,
+    123456789.0,
+    1e15,
+    9999999999999998.0,
+    1e16,
+    1.5e16,
+    1e17,
+    1e22,
+    1e23,
+    1e100,
+    5e-324,
+    2.2250738585072014e-308,
+    sys.float_info.max,
+    2**53 + 2.0,
+    713055720537950.25,
+    264099775761461.125,
+    2.0**-44,
+    9007199254740993.0,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    *[2.0**power for power in range(-1074, 1024, 37)],
+]
 
 
 between_two_texts = st.builds(lambda number, power: number / 2**power, st.integers(2**50, 2**53), st.integers(0, 60))
@@ -214,41 +267,65 @@ def entries(*pairs: tuple[bytes, bytes]) -> bytes:
 
 LEFT = [
     section(0x72, {**annotations(), Symbol("subject"): "a"}) + section(0x73, [None] * 3 + ["b"]) + BODY,  # a name twice
-    b"", BODY, NUMBERED + BODY + BODY, NUMBERED + NUMBERED + BODY, NUMBERED + section(0x76, [1]),
-    NUMBERED + section(0x77, "x"), NUMBERED + BODY + section(0x79, 1), NUMBERED + BODY + section(2**40 + 0x78, {}),
-    NUMBERED + BODY + encode_event(b"", {}, None).annotated(1, "1", 1)[0], NUMBERED + section(0x75, "text"),
-    NUMBERED + section(0x75, None), NUMBERED + section(0x74, None) + BODY, NUMBERED + section(0x73, None) + BODY,
-    NUMBERED + section(0x73, {}) + BODY, NUMBERED + section(0x73, [None] * 14) + BODY,
-    NUMBERED + section(0x73, [True]) + BODY, NUMBERED + section(0x73, [1.5]) + BODY,
+    b"",
+    BODY,
+    NUMBERED + BODY + BODY,
+    NUMBERED + NUMBERED + BODY,
+    NUMBERED + section(0x76, [1]),
+    NUMBERED + section(0x77, "x"),
+    NUMBERED + BODY + section(0x79, 1),
+    NUMBERED + BODY + section(2**40 + 0x78, {}),
+    NUMBERED + BODY + encode_event(b"", {}, None).annotated(1, "1", 1)[0],
+    NUMBERED + section(0x75, "text"),
+    NUMBERED + section(0x75, None),
+    NUMBERED + section(0x74, None) + BODY,
+    NUMBERED + section(0x73, None) + BODY,
+    NUMBERED + section(0x73, {}) + BODY,
+    NUMBERED + section(0x73, [None] * 14) + BODY,
+    NUMBERED + section(0x73, [True]) + BODY,
+    NUMBERED + section(0x73, [1.5]) + BODY,
     NUMBERED + section(0x74, [1]) + BODY,
     NUMBERED + b"\x00\x53\x74\xc1\x04\x01\xa1\x01k" + BODY,  # a name without a value
     NUMBERED + b"\x00\x53\x74\xc1\x06\x02\xa1\x01k\x40\x40" + BODY,  # more than it counts
     NUMBERED + b"\x00\xa3\x01x\x40" + BODY,  # a section with a name
     NUMBERED + section(0x70, Described(ULong(1), "x")) + BODY,
-    entries((b"\xa1\x01k", b"\x40"), (b"\xa3\x01k", b"\x41")), entries((b"\xa0\x01k", b"\x40")),
-    entries((b"\x54\x01", b"\x40")), entries((b"\xa1\x01\xff", b"\x40")),
+    entries((b"\xa1\x01k", b"\x40"), (b"\xa3\x01k", b"\x41")),
+    entries((b"\xa0\x01k", b"\x40")),
+    entries((b"\x54\x01", b"\x40")),
+    entries((b"\xa1\x01\xff", b"\x40")),
     entries(*[(codec.string(str(index)), b"\x40") for index in range(65)]),
     section(0x72, annotations(**{Symbol("x-opt-partition-key"): None})) + BODY,
     section(0x72, annotations(**{Symbol("x-opt-partition-key"): b"binary"})) + BODY,
-    *[section(0x72, {**annotations(), Symbol(f"x-opt-{name}"): UInt(5)}) + BODY for name in
-      ("sequence-number", "offset", "enqueued-time")],
-    *[section(0x72, {key: value for key, value in annotations().items() if key != f"x-opt-{name}"}) + BODY
-      for name in ("sequence-number", "offset", "enqueued-time")],
-]  # fmt: skip
+    *[
+        section(0x72, {**annotations(), Symbol(f"x-opt-{name}"): UInt(5)}) + BODY
+        for name in ("sequence-number", "offset", "enqueued-time")
+    ],
+    *[
+        section(0x72, {key: value for key, value in annotations().items() if key != f"x-opt-{name}"}) + BODY
+        for name in ("sequence-number", "offset", "enqueued-time")
+    ],
+]
 TAKEN = [
-    b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x72" + NUMBERED[3:] + BODY, NUMBERED + section(0x75, b""),
-    NUMBERED, section(0x71, {}) + NUMBERED + section(0x78, {}),  # no body
-    NUMBERED + section(0x73, [b"\xff"]) + BODY, NUMBERED + section(0x73, [None, b"\xff"]) + BODY,
+    b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x72" + NUMBERED[3:] + BODY,
+    NUMBERED + section(0x75, b""),
+    NUMBERED,
+    section(0x71, {}) + NUMBERED + section(0x78, {}),  # no body
+    NUMBERED + section(0x73, [b"\xff"]) + BODY,
+    NUMBERED + section(0x73, [None, b"\xff"]) + BODY,
     NUMBERED + b"\x00\xa3\x10amqp:data:binary\xa0\x01x",
     b"\x00\xb3\x00\x00\x00\x1camqp:message-annotations:map" + NUMBERED[3:] + BODY,
-    NUMBERED + b"\x00\x53\x73\x45" + BODY, NUMBERED + section(0x73, ["m"] + [None] * 12) + BODY,
+    NUMBERED + b"\x00\x53\x73\x45" + BODY,
+    NUMBERED + section(0x73, ["m"] + [None] * 12) + BODY,
     NUMBERED + b"\x00\x53\x74\xd1\x00\x00\x00\x08\x00\x00\x00\x02\xa1\x01k\x40" + BODY,
     entries((b"\xb1\x00\x00\x00\x01k", b"\x40"), (b"\xb3\x00\x00\x00\x01l", b"\x41"), (b"\xa1\x00", b"\x44")),
     entries(*[(codec.string(str(index)), b"\x40") for index in range(64)]),
-    *[section(0x72, {**annotations(), Symbol("x-opt-sequence-number"): number}) + BODY
-      for number in (-(2**63), -1, 0, 127, 128, 2**63 - 1)],
-    section(0x72, {**annotations(), Symbol("x-opt-sequence-number"): Int(-5)}) + BODY, *COMMON,
-]  # fmt: skip
+    *[
+        section(0x72, {**annotations(), Symbol("x-opt-sequence-number"): number}) + BODY
+        for number in (-(2**63), -1, 0, 127, 128, 2**63 - 1)
+    ],
+    section(0x72, {**annotations(), Symbol("x-opt-sequence-number"): Int(-5)}) + BODY,
+    *COMMON,
+]
 
 
 def test_messages_that_fit_and_that_do_not() -> None:
@@ -289,10 +366,16 @@ def test_no_messages() -> None:
 @pytest.mark.parametrize(
     ("head", "stops"),
     [
-        (0, [-1]), (0, [LIMIT]), (5, [4]), (0, [20, 10]), (2, [10, 11]), (2**63, [2**63 - 1]), (0, [-(2**63)]),
+        (0, [-1]),
+        (0, [LIMIT]),
+        (5, [4]),
+        (0, [20, 10]),
+        (2, [10, 11]),
+        (2**63, [2**63 - 1]),
+        (0, [-(2**63)]),
         (2**64 - 1, [2**63 - 1] * 2),
     ],
-)  # fmt: skip
+)
 def test_positions_that_are_none_are_an_error(head: int, stops: list[int]) -> None:
     bad = Deliveries(COMMON[2], head, array("q", stops))
     for pieces in ([bad], [piece([COMMON[2]]), bad]):

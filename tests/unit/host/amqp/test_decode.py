@@ -88,11 +88,16 @@ maps = st.dictionaries(
 )
 message_ids = st.none() | texts | long_texts | st.uuids() | st.integers(0, 2**64 - 1).map(ULong) | st.binary(max_size=9)
 bare = st.tuples(
-    message_ids, st.none() | st.binary(max_size=9), *[st.none() | texts] * 3, message_ids,
+    message_ids,
+    st.none() | st.binary(max_size=9),
+    *[st.none() | texts] * 3,
+    message_ids,
     *[(st.none() | texts).map(lambda text: text and Symbol(text.encode("ascii", "ignore").decode()))] * 2,
-    *[st.none() | st.integers(0, 2**50).map(Timestamp)] * 2, st.none() | texts,
-    st.none() | st.integers(0, 99).map(UInt), st.none() | texts,
-).flatmap(lambda fields: st.integers(0, 13).map(lambda count: list(fields[:count])))  # fmt: skip
+    *[st.none() | st.integers(0, 2**50).map(Timestamp)] * 2,
+    st.none() | texts,
+    st.none() | st.integers(0, 99).map(UInt),
+    st.none() | texts,
+).flatmap(lambda fields: st.integers(0, 13).map(lambda count: list(fields[:count])))
 bodies = (
     st.lists(st.binary(max_size=300), min_size=1, max_size=3).map(lambda parts: [(0x75, part) for part in parts])
     | anything.filter(lambda value: value is not None).map(lambda value: [(0x77, value)])
@@ -238,10 +243,12 @@ A, B, C, D = map(codec.string, "abcd")
         ([(codec.string("5"), A), (b"\x54\x05", B), (b"\x53\x05", C)], [("5", "a"), ("5#2", "b"), ("5#3", "c")]),
         ([(b"\x54\x01", A), (b"\x41", B)], [("1", "a"), ("true", "b")]),  # one key to Python
         ([(b"\x45", A), (b"\xc0\x01\x00", B)], [("[]", "a"), ("[]#2", "b")]),
-        ([(K, codec.mapping([(K, A), (codec.symbol("k"), B), (b"\x54\x05", C), (codec.string("5"), D)]))],
-         [("k", '{"k":"a","k#2":"b","5":"c","5#2":"d"}')]),
+        (
+            [(K, codec.mapping([(K, A), (codec.symbol("k"), B), (b"\x54\x05", C), (codec.string("5"), D)]))],
+            [("k", '{"k":"a","k#2":"b","5":"c","5#2":"d"}')],
+        ),
     ],
-)  # fmt: skip
+)
 def test_keys_that_are_equal_as_text_are_all_kept(
     pairs: list[tuple[bytes, bytes]], expected: list[tuple[str, str]]
 ) -> None:

@@ -199,20 +199,31 @@ async def test_frames_of_logs() -> None:
         performative(0x10, "1d92f5f7_G7", None, uint(65536), ushort(4999), uint(240000), None, None, None, None, None)
         # https://github.com/Azure/iothub-explorer/issues/57: a sender that is a receiver for the peer
         + performative(
-            0x12, "$cbs-sender", uint(0), True, ubyte(0), ubyte(0), source, target,
-            None, None, None, ulong(2**64 - 1), None, None, None,
+            0x12,
+            "$cbs-sender",
+            uint(0),
+            True,
+            ubyte(0),
+            ubyte(0),
+            source,
+            target,
+            None,
+            None,
+            None,
+            ulong(2**64 - 1),
+            None,
+            None,
+            None,
         )
         + performative(
             0x13, uint(0), uint(5000), uint(1), uint(65536), uint(0), uint(0), uint(100), uint(0), None, False, None
         )
         # https://github.com/Azure/azure-sdk-for-python/issues/18795: a tag of 16 bytes, an echo for the session alone,
         # and an idle link
-        + performative(
-            0x14, uint(2), uint(1), tag, uint(0), None, False, None, None, None, None, True
-        )
+        + performative(0x14, uint(2), uint(1), tag, uint(0), None, False, None, None, None, None, True)
         + performative(0x13, uint(1), uint(5000), uint(3), uint(65534), None, None, None, None, None, True, None)
         + performative(0x16, uint(2), True, error)
-    )  # fmt: skip
+    )
     opened, attach, flow, transfer, echo, detach = (await read(data)).frames
     assert [opened.fields[index] for index in range(5)] == [b"1d92f5f7_G7", None, 65536, 4999, 240000]
     assert (attach.fields.text(0), attach.fields[2], attach.fields[10]) == ("$cbs-sender", True, 2**64 - 1)

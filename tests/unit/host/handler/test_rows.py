@@ -25,10 +25,18 @@ def events() -> EventBatch:
     system = FlatMap([0, 1, 1], ["user-id"], ["ann"], bytearray([Kind.TEXT]))
     return EventBatch.of(
         EventRows(
-            [10, 12, 13], ["a", "b", "c"], [1000, 2000, 3000], ["k", None, "k"], [b"one", None, b""],
-            properties, system, ["json", None, None], [None, "m", None], [None, None, "c"],
+            [10, 12, 13],
+            ["a", "b", "c"],
+            [1000, 2000, 3000],
+            ["k", None, "k"],
+            [b"one", None, b""],
+            properties,
+            system,
+            ["json", None, None],
+            [None, "m", None],
+            [None, None, "c"],
         )
-    )  # fmt: skip
+    )
 
 
 def kept(batch: EventBatch, table: pa.Table) -> EventBatch:
@@ -165,7 +173,7 @@ BROKEN = pa.Array.from_buffers(
             "the returned table is not valid: .*UTF",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_go_to_a_file_is_refused_with_cause_and_remedy(result: Any, cause: str) -> None:
     with pytest.raises(InvalidRows, match=cause):
         rows_of(result, events(), TRANSFORM)

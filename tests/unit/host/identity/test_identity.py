@@ -227,8 +227,10 @@ async def test_a_consumer_group_in_another_case_is_the_same_group() -> None:
     await account.claim(in_group(account, "billing"), "c" * 16)
     await account.claim(account.config(AGAIN, leases={"layout": "AzureSdk"}), "c" * 16)
     assert {*account.names()} == {
-        "$default~identity.json", "billing~identity.json", "shop.example/orders/$default~identity.json"
-    }  # fmt: skip
+        "$default~identity.json",
+        "billing~identity.json",
+        "shop.example/orders/$default~identity.json",
+    }
 
 
 @virtual

@@ -181,9 +181,15 @@ async def test_the_rest_of_an_ended_segment_is_announced_although_batches_are_in
     await fleet.chain("0", "before").seal(20, b"")
     slots = await fleet.chain("0", newest).listed()
     batch = freeze(
-        None, {"0": slots[:1]}, {"0": 500}, resource=ResourceRef(namespace="shop", name="orders", uid="u"), chain="",
-        incarnation=newest, reason="Files", now=NOON,
-    )  # fmt: skip
+        None,
+        {"0": slots[:1]},
+        {"0": 500},
+        resource=ResourceRef(namespace="shop", name="orders", uid="u"),
+        chain="",
+        incarnation=newest,
+        reason="Files",
+        now=NOON,
+    )
     await BatchLog(fleet.sink, "p").freeze(batch)
     record = NoticesRecord(chain="", written_at=NOON, incarnation="before", next={"0": 10})
     await fleet.sink.put(cursor_name("p"), record.model_dump_json(by_alias=True).encode())

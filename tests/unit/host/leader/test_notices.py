@@ -92,9 +92,17 @@ class World:
         post = options.pop("post", self.receiver.post)
         cursor = options.pop("cursor", None) or self.new_cursor()
         return Notifier(
-            origin, NoticeFormat.CLOUD_EVENTS, post, cursor, self.tail, now=lambda: NOON, clock=virtual_clock,
-            rng=Random(1), metrics=self.metrics, **options,
-        )  # fmt: skip
+            origin,
+            NoticeFormat.CLOUD_EVENTS,
+            post,
+            cursor,
+            self.tail,
+            now=lambda: NOON,
+            clock=virtual_clock,
+            rng=Random(1),
+            metrics=self.metrics,
+            **options,
+        )
 
     def new_cursor(self) -> Cursor:
         return Cursor(self.store, "p", "c1", now=lambda: NOON, clock=virtual_clock)

@@ -62,9 +62,15 @@ class Keeper:
         self.tail = Tail([Segment(name, partial(Chain, blobs, "p", name), now) for name in self.segments], now)
         self.metrics = Metrics()
         self.retention = Retention(
-            blobs, config, Limits.model_validate(self.limits), CHAIN, self.tail,
-            batches=BatchLog(blobs, "p", 10**9), metrics=self.metrics, now=now,
-        )  # fmt: skip
+            blobs,
+            config,
+            Limits.model_validate(self.limits),
+            CHAIN,
+            self.tail,
+            batches=BatchLog(blobs, "p", 10**9),
+            metrics=self.metrics,
+            now=now,
+        )
         return self.retention
 
     async def step(self) -> None:

@@ -80,14 +80,22 @@ LATER = NOON + 600 * SECOND
         pytest.param(ledger(TEN, slot(10, NOON - 9 * SECOND, NOON - 9 * SECOND)), hub(12, LATER), NOON, id="time fell"),
         pytest.param(ledger(), hub(-1, NOON), LATER, id="no event yet"),
         pytest.param(ledger(), hub(0, NOON), None, id="no file yet"),
-        pytest.param(ledger(start=5, before=EventMark(sequence_number=4, enqueued_time=NOON)), hub(4, NOON), LATER,
-                     id="started at the latest"),
-        pytest.param(ledger(start=5, before=EventMark(sequence_number=4, enqueued_time=NOON)), hub(4, LATER), None,
-                     id="started at the latest, and the hub has lost that event"),
+        pytest.param(
+            ledger(start=5, before=EventMark(sequence_number=4, enqueued_time=NOON)),
+            hub(4, NOON),
+            LATER,
+            id="started at the latest",
+        ),
+        pytest.param(
+            ledger(start=5, before=EventMark(sequence_number=4, enqueued_time=NOON)),
+            hub(4, LATER),
+            None,
+            id="started at the latest, and the hub has lost that event",
+        ),
         pytest.param(None, hub(-1, NOON), LATER, id="not opened, and no event"),
         pytest.param(None, hub(3, NOON), None, id="not opened"),
     ],
-)  # fmt: skip
+)
 def test_a_partition_is_complete_up_to_its_files_or_to_the_time_at_which_the_hub_had_no_more(
     files: Ledger | None, info: PartitionInfo | None, expected: datetime | None
 ) -> None:

@@ -12,10 +12,20 @@ from tests.unit.host.chains import NOON
 
 ORIGIN = Origin("https://shop.blob.core.windows.net/drained", "shop/orders", "c1", "orders")
 SLOT = Slot(
-    path="shop/orders/inc=era/partition=0/from=00000000000000000017.parquet", etag='"1"', size=5000, committed_at=NOON,
-    start=17, first=18, last=40, count=20, epoch=1, nonce="n", last_offset="9", last_enqueued_time=NOON,
+    path="shop/orders/inc=era/partition=0/from=00000000000000000017.parquet",
+    etag='"1"',
+    size=5000,
+    committed_at=NOON,
+    start=17,
+    first=18,
+    last=40,
+    count=20,
+    epoch=1,
+    nonce="n",
+    last_offset="9",
+    last_enqueued_time=NOON,
     enqueued=EnqueuedRange(NOON - timedelta(seconds=9), NOON + timedelta(seconds=1)),
-)  # fmt: skip
+)
 DATA: dict[str, Any] = {
     "fileUrl": f"https://shop.blob.core.windows.net/drained/{SLOT.path}",
     "fileType": "AzureBlockBlob",

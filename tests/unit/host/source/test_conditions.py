@@ -135,19 +135,28 @@ def test_other_errors_of_the_sdk(error: Any, expected: type[Exception]) -> None:
     ("text", "name"),
     [
         # From the comment in azeventhubs/partition_client.go of azure-sdk-for-go.
-        ("amqp:link:stolen: New receiver 'EventHubConsumerClientTestID-Interloper' with higher epoch of '1' is created "
-         "hence current receiver 'EventHubConsumerClientTestID' with epoch '0' is getting disconnected. If you are "
-         "recreating the receiver, make sure a higher epoch is used.", "EventHubConsumerClientTestID-Interloper"),
+        (
+            "amqp:link:stolen: New receiver 'EventHubConsumerClientTestID-Interloper' with higher epoch of '1' is "
+            "created hence current receiver 'EventHubConsumerClientTestID' with epoch '0' is getting disconnected. If "
+            "you are recreating the receiver, make sure a higher epoch is used.",
+            "EventHubConsumerClientTestID-Interloper",
+        ),
         # Azure/azure-event-hubs-spark, issue 496.
         ("Receiver 'nil' with a higher epoch '59' already exists. Receiver 'nil' with epoch 58 cannot be created.", ""),
-        ("Receiver 'orders-host-1' with a higher epoch '59' already exists. Receiver 'a' with epoch 58 cannot be "
-         "created.", "orders-host-1"),
-        ("New receiver with higher epoch of '5' is created hence current receiver with epoch '4' is getting "
-         "disconnected.", ""),
+        (
+            "Receiver 'orders-host-1' with a higher epoch '59' already exists. Receiver 'a' with epoch 58 cannot be "
+            "created.",
+            "orders-host-1",
+        ),
+        (
+            "New receiver with higher epoch of '5' is created hence current receiver with epoch '4' is getting "
+            "disconnected.",
+            "",
+        ),
         ("New receiver 'a\nb' with higher epoch of '5' is created", ""),
         (f"New receiver '{'a' * 65}' with higher epoch of '5' is created", ""),
         ("stolen", ""),
     ],
-)  # fmt: skip
+)
 def test_the_reader_that_took_a_link_is_named_in_the_text(text: str, name: str) -> None:
     assert taker_of(LinkStolen(text)) == name

@@ -143,9 +143,12 @@ def ended(name: str = "orders-host-0", minutes: float = 1, count: int = 1, **ter
 
 def disrupted(reason: str, message: str = "") -> Manifest:
     condition = {
-        "type": "DisruptionTarget", "status": "True", "reason": reason, "message": message,
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": message,
         "lastTransitionTime": NOW.strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }  # fmt: skip
+    }
     result = pod(phase="Running", conditions=[condition])
     result["metadata"] |= {"deletionTimestamp": "t", "uid": "u"}
     return result

@@ -111,8 +111,14 @@ FACTS = st.builds(
     ).map(tuple),
     problems=st.sampled_from([(), (HostProblem(Reason.FENCED, "spec.x", "told"),)]),
     pod_failures=st.sampled_from([(), (PodFailure("a", PodCause.ENDED, "Evicted"),)]),
-    desired=COUNT, ready=COUNT, existing=COUNT, current=COUNT, total=COUNT, owned=COUNT,
-    reported=st.booleans(), leading=st.booleans(),
+    desired=COUNT,
+    ready=COUNT,
+    existing=COUNT,
+    current=COUNT,
+    total=COUNT,
+    owned=COUNT,
+    reported=st.booleans(),
+    leading=st.booleans(),
     behind=st.sampled_from([None, True, False]),
     spark=st.builds(
         SparkFacts,
@@ -120,7 +126,7 @@ FACTS = st.builds(
         batches=st.lists(st.sampled_from([BATCH, FAILED_ONCE, FAILED]), min_size=1, max_size=3).map(tuple),
         waiting=st.sampled_from([(), (WaitingApplication("a", 1, (LauncherWaits("why"),)),)]),
     ),
-)  # fmt: skip
+)
 
 
 @given(facts=FACTS.map(lambda facts: replace(facts, desired=0) if facts.off else facts))

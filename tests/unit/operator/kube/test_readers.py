@@ -30,8 +30,11 @@ def consumer(
     """One that was created in second `at`; its status is of its present generation."""
     found = event_consumer(name, {"eventHub": hub, **spec}, namespace)
     found["metadata"] |= {
-        "uid": name, "resourceVersion": str(at), "generation": 2, "creationTimestamp": f"2026-11-27T10:00:{at:02}Z"
-    }  # fmt: skip
+        "uid": name,
+        "resourceVersion": str(at),
+        "generation": 2,
+        "creationTimestamp": f"2026-11-27T10:00:{at:02}Z",
+    }
     return found | {"status": {"observedGeneration": 2, **(status or {})}}
 
 

@@ -36,9 +36,12 @@ NAMES = ("a", "b", "c")
 
 def config_map(name: str, version: int | str = 1, uid: str = "u", consumer: str = "orders", **values: str) -> Manifest:
     metadata: dict[str, Any] = {
-        "name": name, "namespace": SHOP, "uid": uid, "resourceVersion": str(version),
+        "name": name,
+        "namespace": SHOP,
+        "uid": uid,
+        "resourceVersion": str(version),
         "labels": {labels.LABEL_CONSUMER: consumer},
-    }  # fmt: skip
+    }
     if values:
         metadata["annotations"] = {f"eventconsumer.io/{key}": value for key, value in values.items()}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}

@@ -331,11 +331,27 @@ JSON = st.recursive(
     max_leaves=6,
 )
 PATHS = [
-    "eventHub", "eventHub.name", "eventHub.authentication", "checkpointStore.container",
-    "checkpointStore.leaseDurationSeconds", "sink", "sink.prefix", "sink.storageAccountUrl", "sink.roll",
-    "sink.roll.maxBytes", "scaling", "scaling.mode", "scaling.replicas", "spark", "spark.output", "pods",
-    "pods.resources", "pods.resources.limits", "suspend", "new",
-]  # fmt: skip
+    "eventHub",
+    "eventHub.name",
+    "eventHub.authentication",
+    "checkpointStore.container",
+    "checkpointStore.leaseDurationSeconds",
+    "sink",
+    "sink.prefix",
+    "sink.storageAccountUrl",
+    "sink.roll",
+    "sink.roll.maxBytes",
+    "scaling",
+    "scaling.mode",
+    "scaling.replicas",
+    "spark",
+    "spark.output",
+    "pods",
+    "pods.resources",
+    "pods.resources.limits",
+    "suspend",
+    "new",
+]
 
 
 @given(path=st.sampled_from(PATHS), value=JSON)

@@ -304,8 +304,11 @@ def test_a_domain_that_nobody_allowed_is_refused(path: str, value: str, value_of
 def test_a_port_that_does_not_exist_is_refused(path: str, url: str, port: int, insecure: bool) -> None:
     """It is a mistake of the user, and no error of the operator."""
     written = url.format(port)
-    spec = spec_with(path, {"type": "Avro", "registry": {"type": "Confluent", "url": written}}
-                     if path == "spark.output.body" else written, SPEC | SPARK)  # fmt: skip
+    spec = spec_with(
+        path,
+        {"type": "Avro", "registry": {"type": "Confluent", "url": written}} if path == "spark.output.body" else written,
+        SPEC | SPARK,
+    )
     with pytest.raises(SpecError, match=f"{written} has no valid port: use one from 1 to 65535"):
         make_plan(observed(spec), replace(CLOSED, allow_insecure_endpoints=insecure))
 

@@ -104,9 +104,12 @@ def test_without_times_all_retained_events_are_read_and_no_handler_is_called() -
 def test_a_handler_that_transforms_events_transforms_replayed_ones_too() -> None:
     """The files would else hold the events as they were published."""
     processing = {
-        "handler": "shop:Shop", "handlerMode": "Transform", "image": "shop:1", "handlerAttempts": 3,
+        "handler": "shop:Shop",
+        "handlerMode": "Transform",
+        "image": "shop:1",
+        "handlerAttempts": 3,
         "env": [{"name": "APP_CURRENCY", "value": "EUR"}],
-    }  # fmt: skip
+    }
     spec = spec_with("replay", {"name": "may", "consumerGroup": "again"}) | {"processing": processing}
     _, config = pod_and_config(spec)
     assert (config.processing.handler, config.processing.handler_mode) == ("shop:Shop", "Transform")

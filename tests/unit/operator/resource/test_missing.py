@@ -26,9 +26,10 @@ QUOTA = 'pods "orders-host-1" is forbidden: exceeded quota: q, requested: pods=1
 def world(**changes: Any) -> Observed:
     """One of two hosts exists, and reads all partitions."""
     seen: dict[str, Any] = {
-        "hosts": stateful_set(2, 1), "pods": (pod("orders-host-0"),),
+        "hosts": stateful_set(2, 1),
+        "pods": (pod("orders-host-0"),),
         "reports": {"orders-host-0": report(fleet=fleet())},
-    }  # fmt: skip
+    }
     return observed(TWO, **(seen | changes))
 
 
@@ -139,10 +140,15 @@ async def test_the_newest_refusal_is_read_once_in_a_while_and_only_while_pods_ar
         head = {"name": name, "namespace": "shop"}
         api.put(
             {
-                "apiVersion": "v1", "kind": "Event", "metadata": head, "involvedObject": {"uid": uid}, "reason": reason,
-                "message": text, "lastTimestamp": when,
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": head,
+                "involvedObject": {"uid": uid},
+                "reason": reason,
+                "message": text,
+                "lastTimestamp": when,
             }
-        )  # fmt: skip
+        )
 
     create = "Create Pod orders-host-1 in StatefulSet orders-host failed error: "
     event("old", f"{create}the first", "2026-11-21T11:00:00Z")

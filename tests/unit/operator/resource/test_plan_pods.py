@@ -219,9 +219,12 @@ def test_without_the_administrator_no_key_is_allowed(field: str) -> None:
 
 RESERVED = [
     *(f"{sub}{domain}/x" for domain in RESERVED_DOMAINS for sub in ("", "any.")),
-    "app.kubernetes.io/name", "pod-template-hash", "controller-revision-hash", "azure.workload.identity/use",
+    "app.kubernetes.io/name",
+    "pod-template-hash",
+    "controller-revision-hash",
+    "azure.workload.identity/use",
     "container.apparmor.security.beta.kubernetes.io/host",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("key", RESERVED)
@@ -344,20 +347,57 @@ IMAGES = ["--processor-image", "p", "--spark-image", "s"]
 def test_flags_of_the_administrator() -> None:
     settings = parse_settings(
         [
-            *IMAGES, "--pod-metadata-prefix", "shop.example/", "--pod-metadata-prefix", "team",
-            "--priority-class", "low", "--storage-class", "fast",
-            "--node-label-prefix", "pool", "--taint-prefix", "spot",
-            "--secret-name-prefix", "evc-", "--reserved-secret", "fleet", "--config-map-name-prefix", "app-",
-            "--env-prefix", "SHOP_", "--env-prefix", "OTEL_",
-            "--egress-cidr", "10.1.0.0/16", "--egress-cidr", "fd00:1::/64", "--egress-namespace", "data",
-            "--hub-suffix", "*.Hubs.Shop.example", "--storage-suffix", "shop.example",
-            "--storage-suffix", "other.example", "--proxy-suffix", "proxy.shop.example",
-            "--notice-endpoint", "https://hooks.example/files/",
-            "--metrics-namespace", "monitoring", "--network-policies", "--namespace", "shop",
-            "--api-server-port", "443", "--api-server-port", "6550",
+            *IMAGES,
+            "--pod-metadata-prefix",
+            "shop.example/",
+            "--pod-metadata-prefix",
+            "team",
+            "--priority-class",
+            "low",
+            "--storage-class",
+            "fast",
+            "--node-label-prefix",
+            "pool",
+            "--taint-prefix",
+            "spot",
+            "--secret-name-prefix",
+            "evc-",
+            "--reserved-secret",
+            "fleet",
+            "--config-map-name-prefix",
+            "app-",
+            "--env-prefix",
+            "SHOP_",
+            "--env-prefix",
+            "OTEL_",
+            "--egress-cidr",
+            "10.1.0.0/16",
+            "--egress-cidr",
+            "fd00:1::/64",
+            "--egress-namespace",
+            "data",
+            "--hub-suffix",
+            "*.Hubs.Shop.example",
+            "--storage-suffix",
+            "shop.example",
+            "--storage-suffix",
+            "other.example",
+            "--proxy-suffix",
+            "proxy.shop.example",
+            "--notice-endpoint",
+            "https://hooks.example/files/",
+            "--metrics-namespace",
+            "monitoring",
+            "--network-policies",
+            "--namespace",
+            "shop",
+            "--api-server-port",
+            "443",
+            "--api-server-port",
+            "6550",
         ],
         {"POD_NAMESPACE": "operators"},
-    )  # fmt: skip
+    )
     assert settings.pod_metadata_prefixes == ("shop.example/", "team")
     assert (settings.priority_classes, settings.storage_classes) == (("low",), ("fast",))
     assert (settings.node_label_prefixes, settings.taint_prefixes) == (("pool",), ("spot",))

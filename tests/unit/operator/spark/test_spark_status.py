@@ -34,7 +34,7 @@ from tests.unit.operator.worlds import (
     pod,
     report,
     spec_with,
-)  # fmt: skip
+)
 
 NAME = application_name(KEY, UID, 1, 1)
 WITH_SPARK = SPEC | SPARK
@@ -156,9 +156,13 @@ def test_an_attempt_without_executors_until_its_end_names_them_and_not_its_time(
     assert after.last_failure == f"{status.waiting}; so the attempt did not end within spec.spark.timeoutSeconds (3600)"
     assert "raise spec.spark" not in after.last_failure
     started = world(
-        runs, spec=EXECUTORS, drivers=(driver({"phase": "Running"}),), memory=status, now=late,
+        runs,
+        spec=EXECUTORS,
+        drivers=(driver({"phase": "Running"}),),
+        memory=status,
+        now=late,
         executors=(driver({"phase": "Running"}, "executor-1", f"uid-of-{NAME}-x"),),
-    )  # fmt: skip
+    )
     seen = status_of(started).spark
     assert seen is not None and seen.waiting == ""
     assert "1 of 2 executors are running; 1 executor pod missing" in healthy(started)[2]

@@ -147,8 +147,10 @@ def test_driver_and_executors_have_what_the_program_gets() -> None:
         mounted = {each["mountPath"]: each["name"] for each in container["volumeMounts"] if each.get("readOnly")}
         volumes = {each["name"]: each for each in template["spec"]["volumes"]}
         assert volumes[mounted["/config/shop"]]["configMap"] == {
-            "name": "shop", "items": [{"key": "a", "path": "b"}], "defaultMode": 0o440,
-        }  # fmt: skip
+            "name": "shop",
+            "items": [{"key": "a", "path": "b"}],
+            "defaultMode": 0o440,
+        }
         assert volumes[mounted["/secrets/shop"]]["secret"] == {"secretName": "database", "defaultMode": 0o440}
 
 
@@ -248,9 +250,12 @@ def test_sizes_for_kubeflow() -> None:
     for each in (driver, executor):
         del each["template"]
     assert driver == {
-        "cores": 2, "coreRequest": "250m", "coreLimit": "1500m", "memory": "2g",
+        "cores": 2,
+        "coreRequest": "250m",
+        "coreLimit": "1500m",
+        "memory": "2g",
         "serviceAccount": "eventconsumer-spark",
-    }  # fmt: skip
+    }
     assert executor == {"cores": 3, "coreRequest": "3", "coreLimit": "4", "memory": "512m", "instances": 4}
 
 

@@ -54,9 +54,17 @@ def test_parallel_checks_use_as_many_connections_as_checks_and_use_them_again(
     ]
     now = datetime.now(UTC)
     manifest = BatchManifest(
-        number=1, chain="c", resource=ResourceRef(namespace="shop", name="orders", uid="u"), incarnation="i",
-        created_at=now, reason="Files", files=files, ranges={}, next={}, totals=Totals(),
-    )  # fmt: skip
+        number=1,
+        chain="c",
+        resource=ResourceRef(namespace="shop", name="orders", uid="u"),
+        incarnation="i",
+        created_at=now,
+        reason="Files",
+        files=files,
+        ranges={},
+        next={},
+        totals=Totals(),
+    )
     with account() as (found, ports), caplog.at_level(logging.DEBUG), SinkContainer(found, "drained") as store:
         check_files(store, manifest)
     assert not [record.getMessage() for record in caplog.records if "pool is full" in record.getMessage()]

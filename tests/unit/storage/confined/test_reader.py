@@ -25,7 +25,7 @@ from eventconsumer_storage.confined.reader import (
     blob,
     lent,
     whole,
-)  # fmt: skip
+)
 from tests.support.fakes.blobs import FakeBlobStore
 
 HERE = "tests.unit.storage.confined.functions"
@@ -122,8 +122,15 @@ def test_the_child_fits_beside_a_host_with_full_buffers() -> None:
     assert allowance((PROGRAM_MIB + 16) * MIB, 16 * MIB) == LEAST_BYTES
 
 
-TARGETS = ("host.table.actions", "host.table.checkpoint_file", "audit.tablerows", "audit.parquetrows", "audit.avrorows",
-           "tools.commands.parquetrows", "tools.commands.avrorows")  # fmt: skip
+TARGETS = (
+    "host.table.actions",
+    "host.table.checkpoint_file",
+    "audit.tablerows",
+    "audit.parquetrows",
+    "audit.avrorows",
+    "tools.commands.parquetrows",
+    "tools.commands.avrorows",
+)
 
 
 @pytest.mark.parametrize("module", TARGETS)

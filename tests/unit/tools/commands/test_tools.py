@@ -163,9 +163,15 @@ async def test_files_that_record_lost_events_are_found() -> None:
     async def walk(prefix: str) -> AsyncIterator[BlobInfo]:
         for start, gap in recorded.items():
             facts = {
-                "first": str(start + 9), "last": str(start + 9), "count": "1", "epoch": "1", "nonce": "n",
-                "last_offset": "1", "last_enqueued_time": NOW.isoformat(), "gap": gap,
-            }  # fmt: skip
+                "first": str(start + 9),
+                "last": str(start + 9),
+                "count": "1",
+                "epoch": "1",
+                "nonce": "n",
+                "last_offset": "1",
+                "last_enqueued_time": NOW.isoformat(),
+                "gap": gap,
+            }
             name = f"{config.sink.prefix}/inc={era}/partition=0/from={start:020d}.parquet"
             if name.startswith(prefix):
                 yield BlobInfo(name, '"1"', 100, NOW, facts)
@@ -223,9 +229,17 @@ def test_a_migration_says_which_prefix_each_program_needs() -> None:
     def report(layout: LeaseLayout, prefix: str) -> PlanReport:
         source = PlanSource(layout=layout, container="old", prefix=prefix, consumer_group="g")
         return PlanReport(
-            command="migrate", dry_run=True, refused=False, done=False, layout=LEGACY, steps=[], source=source,
-            hub=HubName(namespace="n", name="h"), consumer_group="g", lease_prefix="n/h/",
-        )  # fmt: skip
+            command="migrate",
+            dry_run=True,
+            refused=False,
+            done=False,
+            layout=LEGACY,
+            steps=[],
+            source=source,
+            hub=HubName(namespace="n", name="h"),
+            consumer_group="g",
+            lease_prefix="n/h/",
+        )
 
     assert places(report(LEGACY, " x/ ")) == (
         "to use the old leases where they are, set spec.checkpointStore.container: old, "

@@ -11,9 +11,15 @@ from eventconsumer_tools.inspect.files import dead_letters, file_in, slots
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FACTS = {
-    "first": "5", "last": "9", "count": "4", "epoch": "2", "nonce": "n", "last_offset": "90",
-    "last_enqueued_time": "2026-01-01T00:00:00+00:00", "Gap": "retention:3-4",
-}  # fmt: skip
+    "first": "5",
+    "last": "9",
+    "count": "4",
+    "epoch": "2",
+    "nonce": "n",
+    "last_offset": "90",
+    "last_enqueued_time": "2026-01-01T00:00:00+00:00",
+    "Gap": "retention:3-4",
+}
 SLOT = f"p/inc=e/partition=0/from={3:020d}"
 
 
@@ -24,9 +30,14 @@ def blob(name: str, **metadata: str) -> BlobInfo:
 
 async def test_only_names_of_slots_count() -> None:
     names = [
-        f"{SLOT}.parquet", f"{SLOT}.avro", f"{SLOT}.json", f"{SLOT}.csv", "p/inc=e/partition=0/from=3.parquet",
-        f"p/inc=e/partition=0/from={3:020d}.parquet/x", f"p/inc=other/partition=0/from={3:020d}.parquet",
-    ]  # fmt: skip
+        f"{SLOT}.parquet",
+        f"{SLOT}.avro",
+        f"{SLOT}.json",
+        f"{SLOT}.csv",
+        "p/inc=e/partition=0/from=3.parquet",
+        f"p/inc=e/partition=0/from={3:020d}.parquet/x",
+        f"p/inc=other/partition=0/from={3:020d}.parquet",
+    ]
 
     async def walk(prefix: str) -> AsyncIterator[BlobInfo]:
         for name in names:
