@@ -208,8 +208,8 @@ MUTANTS: Mapping[str, Mutant] = {
         (
             Change(
                 "sink/slots.py",
-                "json.dumps(record).encode(), if_absent=True)",
-                "json.dumps(record).encode())",
+                "genesis.to_json().encode(), if_absent=True)",
+                "genesis.to_json().encode())",
             ),
         ),
         {"start": 3, "crash": 3, "upset": 2},

@@ -66,7 +66,7 @@ def test_sigterm_hands_partitions_over_with_nothing_lost_or_doubled(consumer: Ma
     first = orders.host("orders-host-0")
     received = [b"", b"eventconsumer_received_events_total"]
     wait_until(lambda: received[1] in first.get("/metrics"), "events are buffered")
-    wait_until(lambda: _total(first.get("/metrics"), "received") == 1000, "all events are buffered")
+    wait_until(lambda: _total(first.get("/metrics"), "received_events") == 1000, "all events are buffered")
     assert first.report().partitions[0].files == 0
     assert first.terminate() == 0
     with orders.container(orders.drained) as container:

@@ -86,13 +86,13 @@ def test_a_host_drains_through_a_proxy_that_requires_a_password(
     secured: tuple[SecuredEmulator, AzuriteProcess],
     certificate: tuple[Path, Path, list[str]],
     proxy: ForwardProxy,
-    source: str,
+    client: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate[0]))
     orders, environment = consumer_of(secured, certificate, tmp_path)
-    orders.config["processing"]["client"] = source
+    orders.config["processing"]["client"] = client
     secret = tmp_path / "proxy-secret"
     orders.config["proxy"] = {
         "url": proxy.url,

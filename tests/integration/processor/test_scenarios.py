@@ -165,9 +165,9 @@ def test_every_starting_position(consumer: MakeConsumer) -> None:
 
 
 @pytest.mark.parametrize("client", ["BuiltIn", "AzureSdk"])  # the SDK does not tell the time of the hub
-def test_events_before_a_starting_time_in_the_future_are_skipped(consumer: MakeConsumer, source: str) -> None:
+def test_events_before_a_starting_time_in_the_future_are_skipped(consumer: MakeConsumer, client: str) -> None:
     orders = consumer(partitions=1)
-    orders.config["processing"]["client"] = source
+    orders.config["processing"]["client"] = client
     publish(orders, 30)
     when = datetime.now(UTC) + timedelta(seconds=3)
     orders.config["startingPosition"] = {"type": "EnqueuedTime", "enqueuedTime": when.isoformat()}

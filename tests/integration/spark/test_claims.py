@@ -38,7 +38,7 @@ def expire(store: ClaimStore) -> None:
 
 
 def content(attempt: str) -> bytes:
-    return record(attempt).model_dump_json(by_alias=True, indent=2).encode()
+    return record(attempt).to_json(indent=2).encode()
 
 
 def committed(store: ClaimStore) -> Any:
