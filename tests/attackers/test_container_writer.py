@@ -130,7 +130,7 @@ def test_a_file_that_needs_gigabytes_is_a_finding_of_the_deep_audit(
 
 def _slots(container: ContainerClient) -> list[str]:
     try:
-        return [blob.name for blob in container.list_blobs("shop/orders/inc=")]
+        return [blob.name for blob in container.list_blobs("shop/orders/segment=")]
     except Exception:  # no container yet
         return []
 

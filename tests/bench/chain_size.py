@@ -89,7 +89,7 @@ class LongChains:
             "chain": CHAIN,
             "sha256": "0" * 64,
         } | ({"tombstone": WHEN, "size": str(SIZE)} if tombstone else {})
-        name = f"p/inc={ERA}/partition={partition}/from={first:020d}.parquet"
+        name = f"p/segment={ERA}/partition={partition}/from={first:020d}.parquet"
         return BlobInfo(name, '"1"', 0 if tombstone else SIZE, WRITTEN, facts)
 
     def partition(self, partition: str) -> Iterator[BlobInfo]:
@@ -100,7 +100,7 @@ class LongChains:
         """All blobs below a prefix, in name order."""
         named = sorted(self.written)
         partitions = sorted(map(str, range(PARTITIONS)))
-        folders = [f"p/inc={ERA}/partition={partition}/" for partition in partitions]
+        folders = [f"p/segment={ERA}/partition={partition}/" for partition in partitions]
         count = 0
         for name in named[bisect_left(named, prefix) :]:
             if not name.startswith(prefix):
@@ -232,13 +232,13 @@ async def measure(
 
         async def listed() -> None:
             found = 0
-            async for _ in container.walk("p/inc="):
+            async for _ in container.walk("p/segment="):
                 found += 1
             assert found == files // PARTITIONS * PARTITIONS
 
         async def listed_by_models() -> None:
             found = 0
-            async for _ in client.list_blobs("p/inc=", include=["metadata"], results_per_page=PAGE):
+            async for _ in client.list_blobs("p/segment=", include=["metadata"], results_per_page=PAGE):
                 found += 1
             assert found == files // PARTITIONS * PARTITIONS
 

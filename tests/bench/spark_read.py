@@ -100,7 +100,7 @@ def drained_file(put: Callable[[str, bytes], Any], partition: str, first: int, c
         none,
     )
     content = b"".join(parquet.encode([EventBatch.of(rows)], partition, {}))
-    path = f"{PREFIX}/inc=0/partition={partition}/from={first:020d}.parquet"
+    path = f"{PREFIX}/segment=0/partition={partition}/from={first:020d}.parquet"
     put(path, content)
     last = first + count - 1
     return BatchFile(path=path, etag="", size=len(content), partition=partition, first=first, last=last, count=count)
@@ -114,7 +114,7 @@ def batch_of(spark: SparkSession, files: list[BatchFile], root: AbfsFolder, name
         created_at=datetime.now(UTC),
         reason="Files",
         resource=RESOURCE,
-        incarnation="0",
+        segment_id="0",
         files=files,
         ranges={},
         next={},

@@ -64,7 +64,7 @@ def _add(number: int, ends: list[int], rng: Random) -> dict[str, Any]:
     stats = {"numRecords": count, "minValues": least, "maxValues": greatest, "nullCount": dict.fromkeys(least, 0)}
     return {
         "add": {
-            "path": f"inc={ERA}/partition={partition}/from={first:020d}.parquet",
+            "path": f"segment={ERA}/partition={partition}/from={first:020d}.parquet",
             "partitionValues": {},
             "size": count * 400 + rng.randrange(10_000),
             "modificationTime": int(1000 * (second + rng.random())),

@@ -54,7 +54,7 @@ class Storage:
         """
         place = f"/partition={partition}/from="
         with self._container(self.sink) as sink:
-            names = [name for name in sink.list_blob_names(name_starts_with=f"{consumer}/inc=") if place in name]
+            names = [name for name in sink.list_blob_names(name_starts_with=f"{consumer}/segment=") if place in name]
         if not names:
             raise NoTarget(f"partition {partition} of {consumer} has no file")
         return max(int(name.partition(place)[2].partition(".")[0]) for name in names)

@@ -115,7 +115,7 @@ def files(demo: Demo) -> dict[str, list[str]]:
     with demo.cluster.port_forward(run.BLOB_NAMESPACE, run.BLOB_SERVICE, run.BLOB_PORT) as port:
         connection = run.storage_connection_string(f"http://127.0.0.1:{port}/{run.ACCOUNT}")
         with ContainerClient.from_connection_string(connection, f"{NAME}-sink") as sink:
-            for name in sorted(sink.list_blob_names(name_starts_with=f"{demo.cluster.namespace}/{NAME}/inc=")):
+            for name in sorted(sink.list_blob_names(name_starts_with=f"{demo.cluster.namespace}/{NAME}/segment=")):
                 found[name.partition("/partition=")[2].partition("/")[0]].append(name)
     return dict(found)
 

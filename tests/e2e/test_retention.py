@@ -40,7 +40,7 @@ def files(demo: Demo) -> dict[str, File]:
     with demo.cluster.port_forward(run.BLOB_NAMESPACE, run.BLOB_SERVICE, run.BLOB_PORT) as port:
         connection = run.storage_connection_string(f"http://127.0.0.1:{port}/{run.ACCOUNT}")
         with ContainerClient.from_connection_string(connection, f"{NAME}-sink") as sink:
-            for blob in sink.list_blobs(f"{demo.cluster.namespace}/{NAME}/inc=", include=["metadata"]):
+            for blob in sink.list_blobs(f"{demo.cluster.namespace}/{NAME}/segment=", include=["metadata"]):
                 facts: dict[str, str] = blob.metadata
                 partition = blob.name.partition("/partition=")[2].partition("/")[0]
                 found[blob.name] = File(partition, blob.size, int(facts["count"]), "tombstone" in facts)

@@ -202,7 +202,7 @@ def slots(consumer: Consumer) -> dict[str, str]:
 
 def files_in(container: ContainerClient) -> dict[str, str]:
     """Names and etags of all files in a container."""
-    return {blob.name: blob.etag for blob in container.list_blobs(f"{PREFIX}/inc=")}
+    return {blob.name: blob.etag for blob in container.list_blobs(f"{PREFIX}/segment=")}
 
 
 def total(host: HostProcess, name: str, partition: str = "") -> int:

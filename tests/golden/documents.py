@@ -22,7 +22,7 @@ from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_api.wire.fleet import FleetMessage
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.host_report import HostReport
-from eventconsumer_api.wire.identity import ChainRecord, HubSegment, LeaseRecord, OutputRecord
+from eventconsumer_api.wire.identity import ChainRecord, LeaseRecord, OutputRecord, SegmentRecord
 from eventconsumer_api.wire.termination import BatchReplayTotals, ReplayTotals
 from eventconsumer_api.wire.watermark import WatermarkRecord
 from eventconsumer_cli.kube.releases import Settings
@@ -46,7 +46,7 @@ DOCUMENTS: tuple[type[WireDocument], ...] = (
     Genesis,
     HostConfig,
     HostReport,
-    HubSegment,
+    SegmentRecord,
     LeaseRecord,
     Letter,
     NoticesRecord,

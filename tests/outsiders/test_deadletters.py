@@ -34,7 +34,7 @@ def read_polars(place: Place, path: str) -> list[Row]:
 
 def read_duckdb(place: Place, path: str) -> list[Row]:
     with duck(place) as made:
-        return duck_rows(made.sql(f"SELECT * FROM read_json('{place.url(path)}/inc=*/partition=*/seq=*.json')"))
+        return duck_rows(made.sql(f"SELECT * FROM read_json('{place.url(path)}/segment=*/partition=*/seq=*.json')"))
 
 
 @pytest.mark.parametrize(

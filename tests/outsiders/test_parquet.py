@@ -48,4 +48,4 @@ def test_an_output_that_an_older_version_began_keeps_the_name_of_its_folders(sta
 
 def test_all_columns_are_compared_but_system_properties(stage: Stage) -> None:
     (row, *_) = LOCAL["pyarrow"](place(stage, stage.drained["Parquet"], "local"), PREFIX)
-    assert set(row) - set(COLUMNS) == {"system_properties", "inc", "partition"}
+    assert set(row) - set(COLUMNS) == {"system_properties", "segment", "partition"}

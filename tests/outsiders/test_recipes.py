@@ -43,11 +43,11 @@ def pruned(stage: Stage) -> str:
         root = stage.local / stage.drained["Parquet"]
         for file in root.rglob("*"):
             path, content = str(file.relative_to(root)), b"" if file.is_dir() else file.read_bytes()
-            if "/inc=" in path and file.suffix == ".parquet":
-                era, rest = path.partition("/inc=")[2].split("/", 1)
+            if "/segment=" in path and file.suffix == ".parquet":
+                era, rest = path.partition("/segment=")[2].split("/", 1)
                 first = path.endswith("partition=0/from=00000000000000000000.parquet")
-                container.upload_blob(f"{PREFIX}/inc={OLD}/{rest}", b"" if first else content)
-                container.upload_blob(f"{PREFIX}/inc={NEW}/{rest}", content)
+                container.upload_blob(f"{PREFIX}/segment={OLD}/{rest}", b"" if first else content)
+                container.upload_blob(f"{PREFIX}/segment={NEW}/{rest}", content)
                 assert era not in (OLD, NEW)
             elif file.is_file():
                 container.upload_blob(path, content)
@@ -142,7 +142,7 @@ def test_files_are_read_beside_tombstones_and_keys_of_two_segments_differ(
     sent = keys(stage.sent, "partition_id", "sequence_number")
     kept = [key for key in sent if key not in keys(stage.of_batches(1), "partition_id", "sequence_number")[:6]]
     expected = [(NEW, *key) for key in sent] + [(OLD, *key) for key in kept]
-    assert sorted(keys(found, "inc", "partition_id", "sequence_number")) == sorted(expected)
+    assert sorted(keys(found, "segment", "partition_id", "sequence_number")) == sorted(expected)
 
 
 @pytest.mark.parametrize("program", ["pandas", "polars", "DuckDB", "Spark"])

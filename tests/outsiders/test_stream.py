@@ -59,7 +59,7 @@ class Orders:
         """Remove the first files from the table, as retention does first; then empty them, as it does next."""
 
         async def go(store: AzureBlobStore) -> None:
-            paths = [f"inc={ERA}/partition=0/from={EVENTS * number:020d}.parquet" for number in range(files)]
+            paths = [f"segment={ERA}/partition=0/from={EVENTS * number:020d}.parquet" for number in range(files)]
             await TableLog(store, "p", Reader()).remove(paths, self.now, lambda: None)
             for path in paths if tombstones else []:
                 await store.put(f"p/{path}", b"")

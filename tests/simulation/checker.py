@@ -60,7 +60,7 @@ from tests.support.fakes.blobs import Version
 
 CHAIN, LEADER = "/_chain.json", "/_leader"
 IDENTITY = "~identity.json"
-SLOT = re.compile(r"\w+/inc=(\w+)/partition=(\w+)/from=(\d{20})\.\w+")
+SLOT = re.compile(r"\w+/segment=(\w+)/partition=(\w+)/from=(\d{20})\.\w+")
 GENESIS = re.compile(r"\w+/_genesis/(\w+)/(\w+)\.json")
 RECORD = re.compile(r"\w+/_(batches|commits)/(\d+)\.json")
 TABLE = "/_delta_log/"
@@ -207,7 +207,7 @@ class Checker:
             "S9", record["number"] == number, f"segment {record['number']} behind {len(self.segments)} segments"
         )
         if self.segments:
-            old = self.segments[-1]["incarnation"]
+            old = self.segments[-1]["segmentId"]
             for partition, each in record.get("breaks", {}).items():
                 chain = self.chains.get((old, partition))
                 what = f"segment {number}, partition {partition}: {each}"
@@ -218,16 +218,16 @@ class Checker:
                 self._leaves_nothing_out(partition, each["start"], what)
                 self._starts[partition] = each["start"]
         self.segments.append(record)
-        self.notices.segment(record["incarnation"])
+        self.notices.segment(record["segmentId"])
 
-    def _start(self, incarnation: str, partition: str, start: int, what: str) -> None:
+    def _start(self, segment_id: str, partition: str, start: int, what: str) -> None:
         """A chain may leave out only events from before a consumer that starts at the latest.
 
         The record of a later segment decides the starts of its chains, and is judged when it is written. The hub may
         lose events before a host writes the genesis record, and have others under their numbers then: the host finds
         that the hub has lost the event before the start, and the next segment has these events.
         """
-        segment = next((each for each in self.segments if each["incarnation"] == incarnation), None)
+        segment = next((each for each in self.segments if each["segmentId"] == segment_id), None)
         if segment is not None and partition in segment.get("breaks", {}):
             decided = segment["breaks"][partition]["start"]
             self.expect("S9", start == decided, f"{what} starts at {start}, but its segment at {decided}")
@@ -250,9 +250,9 @@ class Checker:
         skipped = self._omitted(partition, start)
         self.expect("S4", not skipped, f"{what} leaves out {[each.body for each in skipped[:3]]}: it starts at {start}")
 
-    def _slot(self, incarnation: str, partition: str, start: int, version: Version, author: str) -> None:
+    def _slot(self, segment_id: str, partition: str, start: int, version: Version, author: str) -> None:
         what = f"{version.name} by {author}"
-        chain = self.chains.get((incarnation, partition))
+        chain = self.chains.get((segment_id, partition))
         self.expect("S2", chain is not None, f"{what} has no genesis record")
         if chain is None:
             return
@@ -265,9 +265,9 @@ class Checker:
             )
             self.expect("S1", buried, f"{what}: a committed file was changed")
             if author and version.name not in self._buried:
-                self._removes((incarnation, partition), start, known, what)
+                self._removes((segment_id, partition), start, known, what)
             self._buried.add(version.name)
-            self.notices.pruned(incarnation, partition, start)
+            self.notices.pruned(segment_id, partition, start)
             return
         self.expect("S2", start == chain.next, f"{what} does not start at the chain's end {chain.next}")
         self.expect("S9", not chain.sealed, f"{what} is behind a seal")
@@ -280,7 +280,7 @@ class Checker:
         self._rows(partition, version, chain, author)
         chain.slots[version.name] = Version(version.name, data, dict(facts), version.etag)
         chain.ends.add(last)
-        self.notices.file(incarnation, partition, start, version.name)
+        self.notices.file(segment_id, partition, start, version.name)
         chain.next = max(chain.next, last + 1)
         chain.epoch = max(chain.epoch, epoch)
 
@@ -303,7 +303,7 @@ class Checker:
         what = f"the cursor of retention by {author}"
         self.expect("I2", record["chain"] == self.chain, f"{what} is of chain {record['chain']}")
         for partition, kept in record.get("partitions", {}).items():
-            place = (record["incarnation"], partition)
+            place = (record["segmentId"], partition)
             before = self._cursors.get(place, -1)
             right = before <= kept["next"] and kept["done"] <= kept["next"]
             self.expect("R2", right, f"{what} moves from {before} to {kept}")
@@ -501,14 +501,14 @@ class Checker:
             self._totals(record, what)
 
     def _totals(self, record: dict[str, Any], what: str) -> None:
-        names = [segment["incarnation"] for segment in self.segments]
-        before = names[: names.index(record["incarnation"])]
+        names = [segment["segmentId"] for segment in self.segments]
+        before = names[: names.index(record["segmentId"])]
         files = [
             slot
             for (era, partition), chain in self.chains.items()
             for slot in chain.slots.values()
             if era in before
-            or (era == record["incarnation"] and int(slot.metadata["last"]) < record["next"].get(partition, 0))
+            or (era == record["segmentId"] and int(slot.metadata["last"]) < record["next"].get(partition, 0))
         ]
         found = {
             "files": len(files),
@@ -545,12 +545,12 @@ class Checker:
         self.expect("S8", opened <= most, f"batch {number} is the {opened}th open one, {most} are allowed")
         self.expect("S8", number == len(self.batches) + 1, f"batch {number} behind {len(self.batches)} batches")
         self.expect("I2", manifest["chain"] == self.chain, f"batch {number} is of chain {manifest['chain']}")
-        reached = dict(before["next"]) if before and before["incarnation"] == manifest["incarnation"] else {}
+        reached = dict(before["next"]) if before and before["segmentId"] == manifest["segmentId"] else {}
         if before and not reached:
             self._left_out(before)
         for file in manifest["files"]:
             match = SLOT.fullmatch(file["path"])
-            chain = self.chains.get((manifest["incarnation"], file["partition"]))
+            chain = self.chains.get((manifest["segmentId"], file["partition"]))
             slot = chain.slots.get(file["path"]) if chain and match else None
             self.expect("S8", slot is not None, f"batch {number} names {file['path']}, which is no file")
             if slot is None or chain is None:
@@ -570,10 +570,10 @@ class Checker:
 
     def _left_out(self, last: dict[str, Any]) -> None:
         """The batch is the last one of its segment, and of those before."""
-        names = [segment["incarnation"] for segment in self.segments]
+        names = [segment["segmentId"] for segment in self.segments]
         for (era, partition), chain in self.chains.items():
-            reached = last["next"].get(partition, chain.start) if era == last["incarnation"] else chain.start
-            old = era in names and names.index(era) == names.index(last["incarnation"])
+            reached = last["next"].get(partition, chain.start) if era == last["segmentId"] else chain.start
+            old = era in names and names.index(era) == names.index(last["segmentId"])
             self.expect(
                 "S8", not old or reached == chain.next, f"no batch has files of {era}/{partition} from {reached}"
             )
@@ -630,7 +630,7 @@ class Checker:
             return
         what = f"checkpoint of {partition}, by {author}: {before} -> {after}"
         if after is None:  # a segment begins at an event whose offset is unknown, so there is no checkpoint yet
-            newest = self.chains.get((self.segments[-1]["incarnation"], partition)) if self.segments else None
+            newest = self.chains.get((self.segments[-1]["segmentId"], partition)) if self.segments else None
             begins = len(self.segments) > 1 and not (newest and newest.slots)
             self.expect("S5", begins, f"it vanished: {what}")
             return

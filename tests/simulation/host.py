@@ -22,7 +22,7 @@ from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.host_report import Problem
-from eventconsumer_api.wire.identity import HubSegment
+from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host.handler.api import (
     Batch,
     CloseReason,
@@ -216,7 +216,7 @@ class SimHost:
             else:
                 await self._session(info, segments, chain)
 
-    async def _register(self) -> tuple[HubInfo, list[HubSegment], str]:
+    async def _register(self) -> tuple[HubInfo, list[SegmentRecord], str]:
         """The hub, the segments of the chain and its identity; see `registration.register`."""
         config, hub, sink, times = self._config, self._hub, self._sink, self._times
         info = await hub.describe()
@@ -224,7 +224,7 @@ class SimHost:
         segments = await current(sink, config.sink.prefix, info, times.now())
         info = replace(info, created_at=segments[-1].hub.created_at)
         store = checkpoint_store(config, info, self._leases, self.machine.time)
-        chain = await claim_chain(config, segments[0].incarnation, store, sink, times)
+        chain = await claim_chain(config, segments[0].segment_id, store, sink, times)
         held = Leases(store, self._leases)
         await claim_leases(config, hub, info, chain=chain, leases=held, sink=sink, times=times)
         return info, segments, chain
@@ -245,7 +245,7 @@ class SimHost:
             PartitionIdentity("shop.example", self._stream.name, "$Default", partition, self.owner), deps
         )
 
-    async def _session(self, info: HubInfo, segments: Sequence[HubSegment], identity: str) -> None:
+    async def _session(self, info: HubInfo, segments: Sequence[SegmentRecord], identity: str) -> None:
         """Drain until stopped, or until the chain is another resource's or continues elsewhere; see `Host._session`."""
         config, sink = self._config, self._sink
         work = PumpDependencies(
@@ -262,7 +262,7 @@ class SimHost:
             chain=identity,
         )
         if self._stream.transforms:
-            work = replace(work, handler=self._handlers(segments[-1].incarnation))
+            work = replace(work, handler=self._handlers(segments[-1].segment_id))
         chain = chains_of(config, info, segments[-1], sink)
         store = checkpoint_store(config, info, self._leases, self.machine.time)
         manager = self.manager = PartitionManager(work, store, chain, self.news)

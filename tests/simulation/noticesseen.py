@@ -25,17 +25,17 @@ class NoticesSeen:
         self._cursor: dict[str, Place] = {}
         self._read: dict[str, dict[str, Place]] = {}  # host -> the cursor that it has read last
 
-    def segment(self, incarnation: str) -> None:
+    def segment(self, segment_id: str) -> None:
         """The next segment began."""
-        self._segments.append(incarnation)
+        self._segments.append(segment_id)
 
-    def file(self, incarnation: str, partition: str, start: int, name: str) -> None:
+    def file(self, segment_id: str, partition: str, start: int, name: str) -> None:
         """A file was committed."""
-        self._files[partition][self._segments.index(incarnation), start] = name
+        self._files[partition][self._segments.index(segment_id), start] = name
 
-    def pruned(self, incarnation: str, partition: str, start: int) -> None:
+    def pruned(self, segment_id: str, partition: str, start: int) -> None:
         """A file was pruned: it has no notice any more, unless its notice is under way."""
-        self._done[partition].add((self._segments.index(incarnation), start))
+        self._done[partition].add((self._segments.index(segment_id), start))
 
     def cursor(self, data: bytes | None, author: str) -> None:
         """The cursor was written."""
@@ -87,11 +87,11 @@ class NoticesSeen:
         return [name for place, name in files if begin <= place < end and place not in self._done[partition]]
 
     def _place(self, notice: str) -> tuple[str, Place]:
-        _, incarnation, partition, start = notice.split("/")
-        return partition, (self._segments.index(incarnation), int(start))
+        _, segment_id, partition, start = notice.split("/")
+        return partition, (self._segments.index(segment_id), int(start))
 
     def _places(self, record: dict[str, Any]) -> tuple[dict[str, Place], Place]:
-        default, segments, starts = record["incarnation"], record.get("segments", {}), record["next"]
+        default, segments, starts = record["segmentId"], record.get("segments", {}), record["next"]
         places = {
             partition: (self._segments.index(segments.get(partition, default)), starts.get(partition, -1))
             for partition in starts.keys() | segments.keys()

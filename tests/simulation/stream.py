@@ -292,8 +292,8 @@ class Stream:
         """Files that Spark has read become tombstones, but not the last one of a chain: retention keeps it."""
         old = sorted(file["path"] for batch in self.checker.batches[: self._done()] for file in batch["files"])
         for name in old[:count]:
-            incarnation, partition, start = SLOT.fullmatch(name).groups()  # type: ignore[union-attr]
-            chain = Chain(self._sink, self.prefix, incarnation, partition)  # type: ignore[arg-type]
+            segment_id, partition, start = SLOT.fullmatch(name).groups()  # type: ignore[union-attr]
+            chain = Chain(self._sink, self.prefix, segment_id, partition)  # type: ignore[arg-type]
             slot = now(chain.at(int(start)))
             if slot and now(chain.at(slot.last + 1)) and slot.last <= self._least.get(partition, slot.last):
                 self._pruned[partition] = max(self._pruned.get(partition, -1), slot.last)
@@ -408,7 +408,7 @@ class Stream:
 
     def newest(self) -> dict[str, ChainSeen]:
         """The chain of each partition in the newest segment."""
-        newest = self.checker.segments[-1]["incarnation"] if self.checker.segments else ""
+        newest = self.checker.segments[-1]["segmentId"] if self.checker.segments else ""
         return {name: chain for (era, name), chain in self.checker.chains.items() if era == newest}
 
     def drained(self) -> bool:

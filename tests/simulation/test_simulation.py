@@ -150,14 +150,14 @@ def test_every_rule_is_played() -> None:
     assert {name for number in range(120) for name, _ in episode(f"all/{number}")} == set(RULES)
 
 
-NAME = "p/inc=aa/partition=0/from={:020d}.parquet"
+NAME = "p/segment=aa/partition=0/from={:020d}.parquet"
 
 
 def judging(history: History) -> Checker:
     """A checker of a chain whose segments are called aa and bb."""
     checker = Checker(history)
-    for incarnation in ("aa", "bb"):
-        checker.notices.segment(incarnation)
+    for segment_id in ("aa", "bb"):
+        checker.notices.segment(segment_id)
     return checker
 
 
@@ -281,13 +281,13 @@ def test_the_record_of_a_segment_decides_the_start_and_leaves_no_event_out(
     def write(name: str, record: dict[str, object]) -> None:
         checker.sink_changed(Version(f"p/{name}", json.dumps(record).encode(), {}, '"0"'), "host")
 
-    write("_segments/0000000001.json", {"number": 1, "incarnation": "aa", "breaks": {}})
+    write("_segments/0000000001.json", {"number": 1, "segmentId": "aa", "breaks": {}})
     checker.sink_changed(genesis(), "host")
     checker.sink_changed(GOOD, "host")
     seal = Version(NAME.format(3), b"", {"sealed": "2026-01-01T00:00:00Z"}, '"3"')
     checker.sink_changed(seal, "")
     parted = {"start": accepted, "filesEnd": {"sequenceNumber": 2}}
-    write("_segments/0000000002.json", {"number": 2, "incarnation": "bb", "breaks": {"0": parted}})
+    write("_segments/0000000002.json", {"number": 2, "segmentId": "bb", "breaks": {"0": parted}})
     history.truncate("0", 1)
     history.produce("0", 2)
     write("_genesis/bb/0.json", {"start": begun})
@@ -317,7 +317,7 @@ def test_the_checker_accepts_a_good_chain_and_tombstones() -> None:
 def cursor(after: int, files: int) -> Version:
     """The cursor of retention."""
     kept = {"next": after, "done": 0}
-    record = {"chain": "", "incarnation": "aa", "partitions": {"0": kept}, "removed": {"files": files}}
+    record = {"chain": "", "segmentId": "aa", "partitions": {"0": kept}, "removed": {"files": files}}
     return Version("p/_retention.json", json.dumps(record).encode(), {}, '"8"')
 
 

@@ -46,7 +46,7 @@ class BatchAudit:
         self._last = number
         try:
             body = json.loads(data)
-            named, incarnation = int(body["number"]), str(body["incarnation"])
+            named, segment_id = int(body["number"]), str(body["segmentId"])
             files = [_file(file) for file in body["files"]]
             ranges = ranges_of(body["ranges"])
             after = {str(p): int(position) for p, position in body["next"].items()}
@@ -60,9 +60,9 @@ class BatchAudit:
         if named != number:
             self._find(Code.MANIFEST_DAMAGED, f"the manifest contains the number {named}", blob)
         self._identity.check_part(f"the manifest of batch {number}", str(body.get("chain") or ""), blob)
-        self._check_files(number, blob, incarnation, files, ranges)
+        self._check_files(number, blob, segment_id, files, ranges)
         for partition, position in after.items():
-            key = (incarnation, partition)
+            key = (segment_id, partition)
             expected = ranges[partition][1] + 1 if partition in ranges else self._next.get(key, position)
             if position != expected:
                 self._find(
@@ -73,7 +73,7 @@ class BatchAudit:
             self._next[key] = max(position, self._next.get(key, position))
         count, size = sum(file[5] for file in files), sum(file[2] for file in files)
         self._parallel[number] = parallel
-        self._sums[number] = FrozenBatch(incarnation, len(files), count, size, ranges_digest(ranges))
+        self._sums[number] = FrozenBatch(segment_id, len(files), count, size, ranges_digest(ranges))
         expected_totals = tuple(a + b for a, b in zip(self._totals, (len(files), count, size), strict=True))
         if self._known_totals and totals != expected_totals:
             self._find(
@@ -184,7 +184,7 @@ class BatchAudit:
 
     @property
     def reached(self) -> Mapping[Place, int]:
-        """The position after the last batch, for each partition of each incarnation."""
+        """The position after the last batch, for each partition of each segment."""
         return self._next
 
     @property
@@ -209,13 +209,13 @@ class BatchAudit:
         self,
         number: int,
         blob: str,
-        incarnation: str,
+        segment_id: str,
         files: list[tuple[str, str, int, int, int, int, str]],
         ranges: dict[str, tuple[int, int]],
     ) -> None:
         ends: dict[str, int] = {}
         for partition, (first, last) in ranges.items():
-            key = (incarnation, partition)
+            key = (segment_id, partition)
             self._first.setdefault(key, first)
             expected = self._next.get(key, first)
             if first > expected:
@@ -237,7 +237,7 @@ class BatchAudit:
                     blob,
                 )
             ends[partition] = last + 1
-            place = (incarnation, partition)
+            place = (segment_id, partition)
             if place not in self._files:
                 self._files[place] = FrozenFiles()
             self._files[place].add(FrozenFile(start, last, count, size, number, digest(path), digest(etag)))

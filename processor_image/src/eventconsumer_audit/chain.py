@@ -20,18 +20,18 @@ FOREIGN = "foreign"  # the reason of a gap: another program that shares the leas
 
 @dataclass
 class ChainAudit:
-    """The state of one partition of one incarnation, while its slots are read.
+    """The state of one partition of one segment, while its slots are read.
 
     Args:
-        incarnation: Of the hub.
+        segment_id: Id of the segment.
         partition: Its id.
         start: From the genesis record; None: no record.
         lease: The partition's lease as it was *before* the slots were listed; None: no lease, or it belongs to another
-            incarnation.
+            segment.
         findings: Collects findings.
     """
 
-    incarnation: str
+    segment_id: str
     partition: str
     start: int | None
     lease: LeaseFacts | None
@@ -149,7 +149,7 @@ class ChainAudit:
         """The partition's part of the report."""
         lag = None if head is None or self.next is None else max(0, head + 1 - self.next)
         return PartitionAudit(
-            incarnation=self.incarnation,
+            segment_id=self.segment_id,
             partition=self.partition,
             current=current,
             start=self.start,
@@ -170,7 +170,7 @@ class ChainAudit:
             lag=lag,
             dead_letters=self.dead_letters,
             orphans=self.orphans,
-            violations=self.findings.violations((self.incarnation, self.partition)),
+            violations=self.findings.violations((self.segment_id, self.partition)),
         )
 
     def _place(self, start: int, name: str) -> None:
@@ -267,7 +267,7 @@ class ChainAudit:
             )
 
     def _find(self, code: Code, message: str, blob: str = "") -> None:
-        self.findings.add(code, message, (self.incarnation, self.partition), blob=blob)
+        self.findings.add(code, message, (self.segment_id, self.partition), blob=blob)
 
 
 def _differ(one: str, other: str) -> bool:

@@ -26,7 +26,7 @@ _TOTALS = ("rowsRead", "rowsWritten", "quarantinedFiles", "quarantinedRows")
 class FrozenBatch:
     """The sums of a manifest."""
 
-    incarnation: str
+    segment_id: str
     files: int
     events: int
     bytes: int
@@ -147,7 +147,7 @@ class CommitAudit:
 
     def _check_files(self, own: _Left, batch: FrozenBatch, blob: str) -> None:
         for file in own.files:
-            place, start = (batch.incarnation, str(file["partition"])), int(file["first"])
+            place, start = (batch.segment_id, str(file["partition"])), int(file["first"])
             same = (int(file["last"]), int(file["count"]), digest(str(file["path"])), digest(bare(str(file["etag"]))))
             files = self.frozen.get(place)
             there = [one for one in files.find(start) if one.batch == own.number] if files else []

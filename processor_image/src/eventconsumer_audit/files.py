@@ -114,7 +114,7 @@ class FileWalk:
             case SlotName():
                 await self._slot(name, info, reader)
             case names.DeadLetterName():
-                place = (name.incarnation, name.partition)
+                place = (name.segment_id, name.partition)
                 (await self._chain(place)).count_dead_letter()
                 self._findings.add(Code.DEAD_LETTERS, "user code could not process an event", place, blob=info.name)
             case names.CaptureName():
@@ -128,7 +128,7 @@ class FileWalk:
                 self._stray(name, info)
 
     async def _slot(self, name: SlotName, info: BlobInfo, reader: DeepReader | None) -> None:
-        chain = await self._chain((name.incarnation, name.partition))
+        chain = await self._chain((name.segment_id, name.partition))
         while (missing := chain.missing_before(name.start)) is not None:
             if chain.went_by(missing):
                 break  # the file's metadata says that it ends before it starts
@@ -137,11 +137,11 @@ class FileWalk:
             late = await self._container.head(path)
             if late is None:
                 break
-            await self._judge(chain, SlotName(name.incarnation, name.partition, missing, name.extension), late, reader)
+            await self._judge(chain, SlotName(name.segment_id, name.partition, missing, name.extension), late, reader)
         await self._judge(chain, name, info, reader)
 
     async def _judge(self, chain: ChainAudit, name: SlotName, info: BlobInfo, reader: DeepReader | None) -> None:
-        place = (name.incarnation, name.partition)
+        place = (name.segment_id, name.partition)
         if names.is_seal(info.metadata):
             chain.end(name.start, info.name)
             return
@@ -197,7 +197,7 @@ class FileWalk:
             self._strays = [*self._strays, info.name][:3]
             return
         era, _, rest = info.name[len(self._root) :].partition("/partition=")
-        place = (era.removeprefix("inc="), rest.partition("/")[0]) if rest else NOWHERE
+        place = (era.removeprefix("segment="), rest.partition("/")[0]) if rest else NOWHERE
         if chain := self.chains.get(place):
             chain.count_orphan()
         self._findings.add(Code.ORPHAN, "no consumer writes a blob with this name", place, blob=info.name)
@@ -239,10 +239,10 @@ class FileWalk:
             )
 
     async def _claim_by_new_records(self) -> None:
-        for (incarnation, partition), chain in self.chains.items():
+        for (segment_id, partition), chain in self.chains.items():
             position = chain.next
             while position is not None:
-                path = f"{self._root}inc={incarnation}/partition={partition}/from={position:020d}.json"
+                path = f"{self._root}segment={segment_id}/partition={partition}/from={position:020d}.json"
                 info = await self._container.head(path)
                 if info is None:
                     break

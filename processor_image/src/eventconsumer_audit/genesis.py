@@ -1,10 +1,10 @@
-"""Reads the records of the segments and the genesis records: the current incarnation, and the starts of chains."""
+"""Reads the records of the segments and the genesis records: the current segment, and the starts of chains."""
 
 import json
 
 from pydantic import ValidationError
 
-from eventconsumer_api.wire.identity import HubSegment
+from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_audit import names
 from eventconsumer_audit.codes import Code
 from eventconsumer_audit.container import Container
@@ -20,7 +20,7 @@ class Genesis:
         namespace: Of the hub, from the newest segment; empty: no segment.
         hub: Its name.
         segments: In order.
-        current: The incarnation that is drained now; empty: unknown.
+        current: The segment that is drained now; empty: unknown.
         starts: The starts of the chains; None: the record cannot be read.
     """
 
@@ -28,7 +28,7 @@ class Genesis:
         self.namespace = ""
         self.hub = ""
         self.current = ""
-        self.segments: list[HubSegment] = []
+        self.segments: list[SegmentRecord] = []
         self.starts: dict[Place, int | None] = {}
         self._container = container
         self._root = root
@@ -49,13 +49,13 @@ class Genesis:
             place = names.genesis_of(name.removeprefix(self._root))
             if place is not None and data is not None:
                 self.starts[place] = self._start(place, name, data)
-        eras = {incarnation for incarnation, _ in self.starts}
+        eras = {segment_id for segment_id, _ in self.starts}
         if not self.current and len(eras) == 1:
             self.current = eras.pop()
 
-    def is_current(self, incarnation: str) -> bool:
-        """Whether this is the current incarnation."""
-        return incarnation == self.current
+    def is_current(self, segment_id: str) -> bool:
+        """Whether this is the current segment."""
+        return segment_id == self.current
 
     async def late(self, place: Place) -> int | None:
         """The start of a chain that may have begun after `read`; None: no record.
@@ -74,7 +74,7 @@ class Genesis:
             if number is None or data is None:
                 continue
             try:
-                segment = HubSegment.model_validate_json(data)
+                segment = SegmentRecord.model_validate_json(data)
             except ValidationError:
                 self._findings.add(Code.GENESIS_DAMAGED, "the record of the segment cannot be read", blob=info.name)
                 continue
@@ -84,15 +84,15 @@ class Genesis:
             self._findings.add(Code.SEGMENT_MISSING, "the record of the first segment does not exist", blob=folder)
             return
         newest = self.segments[-1]
-        self.namespace, self.hub, self.current = newest.hub.namespace, newest.hub.name, newest.incarnation
+        self.namespace, self.hub, self.current = newest.hub.namespace, newest.hub.name, newest.segment_id
 
-    def _check(self, segment: HubSegment, number: int, blob: str) -> None:
+    def _check(self, segment: SegmentRecord, number: int, blob: str) -> None:
         before = self.segments[-1] if self.segments else None
         wrong = ""
         if (segment.number, number) != (len(self.segments) + 1,) * 2:
             wrong = f"it has number {segment.number} in blob {number}, after {len(self.segments)} others"
-        elif segment.incarnation in {each.incarnation for each in self.segments}:
-            wrong = f"an earlier segment has the incarnation {segment.incarnation} too"
+        elif segment.segment_id in {each.segment_id for each in self.segments}:
+            wrong = f"an earlier segment has the id {segment.segment_id} too"
         elif before and _hub(before) != _hub(segment):
             wrong = f"it names hub {segment.hub.name}, but the previous segment names {before.hub.name}"
         if wrong:
@@ -109,6 +109,6 @@ class Genesis:
         return start
 
 
-def _hub(segment: HubSegment) -> tuple[str, str]:
+def _hub(segment: SegmentRecord) -> tuple[str, str]:
     """The hub's names for comparison: Event Hubs does not distinguish case."""
     return segment.hub.namespace.lower(), segment.hub.name.lower()

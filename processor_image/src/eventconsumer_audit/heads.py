@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from eventconsumer_api.errors import EventConsumerError
-from eventconsumer_api.wire.identity import HubSegment
+from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_audit.chain import ChainAudit
 from eventconsumer_audit.codes import Code
 from eventconsumer_audit.model import Findings, Place
@@ -46,14 +46,14 @@ class Hub(Protocol):
 
 
 async def compare(
-    hub: Hub, segment: HubSegment | None, current: str, chains: Mapping[Place, ChainAudit], findings: Findings
+    hub: Hub, segment: SegmentRecord | None, current: str, chains: Mapping[Place, ChainAudit], findings: Findings
 ) -> dict[str, int]:
-    """Compare all chains of the current incarnation with the hub.
+    """Compare all chains of the current segment with the hub.
 
     Args:
         hub: Queried for properties only; no reader attaches.
         segment: The newest; None: no record.
-        current: The current incarnation; empty: unknown.
+        current: The current segment; empty: unknown.
         chains: As listed before, so that a chain's end is never after the hub's end.
         findings: Collects findings; an unreachable hub is only a note.
 
@@ -82,7 +82,7 @@ async def compare(
 def _compare(chain: ChainAudit, info: PartitionRange, findings: Findings) -> None:
     if chain.next is None:
         return
-    place = (chain.incarnation, chain.partition)
+    place = (chain.segment_id, chain.partition)
     if chain.files and chain.next > info.last + 1:
         findings.add(Code.END_ABOVE_HEAD, f"the files end at {chain.next - 1}, but the hub ends at {info.last}", place)
     elif chain.next < info.earliest:

@@ -14,7 +14,7 @@ from eventconsumer_api.shared.model import Report
 from eventconsumer_audit.codes import MEANINGS, Code, Level
 
 Place = tuple[str, str]
-"""Incarnation and partition."""
+"""Segment and partition."""
 NOWHERE: Place = ("", "")
 KEPT = 20  # findings of one code in one partition; all are counted
 SCHEMA_VERSION = 1
@@ -33,7 +33,7 @@ class Finding(Report):
     level: Level
     code: Code
     invariant: str = Field(default="", description="S1 to S11; empty: none.")
-    incarnation: str = ""
+    segment_id: str = ""
     partition: str = ""
     blob: str = Field(default="", description="Name of the blob concerned.")
     message: str
@@ -48,11 +48,11 @@ class GapReport(Report):
 
 
 class PartitionAudit(Report):
-    """One partition of one incarnation of the hub."""
+    """One partition of one segment of the chain."""
 
-    incarnation: str
+    segment_id: str
     partition: str
-    current: bool = Field(description="Whether this is the incarnation that is drained now.")
+    current: bool = Field(description="Whether this is the segment that is drained now.")
     start: int | None = Field(default=None, description="Where the chain starts; null: not recorded.")
     next: int | None = Field(default=None, description="Sequence number after the chain's end.")
     files: int = Field(default=0, description="Files of the chain, tombstones included.")
@@ -123,7 +123,7 @@ class AuditReport(Report):
     chain: str = Field(default="", description="Identity of the chain, from its record.")
     resource: str = Field(default="", description="<namespace>/<name> of the EventConsumer in that record.")
     hub: str = Field(default="", description="Namespace and name of the hub, from its record.")
-    incarnation: str = Field(default="", description="The one that is drained now.")
+    segment_id: str = Field(default="", description="The one that is drained now.")
     partitions: list[PartitionAudit] = Field(default=[])
     breaks: list[BreakReport] = Field(default=[], description="Between segments; none if the hub kept its events.")
     batches: BatchesAudit = BatchesAudit()
@@ -152,7 +152,7 @@ class Findings:
                     level=meaning.level,
                     code=code,
                     invariant=meaning.invariant,
-                    incarnation=place[0],
+                    segment_id=place[0],
                     partition=place[1],
                     blob=blob,
                     message=message,
@@ -185,7 +185,7 @@ class Findings:
 
     def ordered(self) -> list[Finding]:
         """Worst first, then by partition."""
-        return sorted(self.kept, key=lambda one: (-_ORDER.index(one.level), one.incarnation, one.partition))
+        return sorted(self.kept, key=lambda one: (-_ORDER.index(one.level), one.segment_id, one.partition))
 
 
 def unreadable(message: str, container: str, prefix: str, *, deep: bool) -> AuditReport:

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-_SLOT = re.compile(r"inc=([^/]+)/partition=([^/]+)/from=(\d{20})\.(parquet|avro|json)")
+_SLOT = re.compile(r"segment=([^/]+)/partition=([^/]+)/from=(\d{20})\.(parquet|avro|json)")
 _GENESIS = re.compile(r"_genesis/([^/]+)/([^/]+)\.json")
 _NUMBERED = re.compile(r"_(batches|commits|attempts)/(\d{10})\.json")
 _REPROCESS = re.compile(r"_reprocess/[a-z0-9-]{1,20}/_(commits|attempts)/\d{10}\.json")
-_DEAD_LETTER = re.compile(r"_deadletters/inc=([^/]+)/partition=([^/]+)/seq=(\d{20})\.json")
+_DEAD_LETTER = re.compile(r"_deadletters/segment=([^/]+)/partition=([^/]+)/seq=(\d{20})\.json")
 _DEAD_LETTER_RECORD = re.compile(
-    r"_deadletters/inc=[^/]+/(?:redrive/partition=[^/]+/seq=\d{20}|dropped/\d{8}T\d{6}Z-[0-9a-f]{8})\.json"
+    r"_deadletters/segment=[^/]+/(?:redrive/partition=[^/]+/seq=\d{20}|dropped/\d{8}T\d{6}Z-[0-9a-f]{8})\.json"
 )
 _CAPTURE = re.compile(r"([^/]+)/([^/]+)/([^/]+)/(\d{4})/(\d\d)/(\d\d)/(\d\d)/(\d\d)/(\d\d)\.avro")
 _SEGMENT = re.compile(r"_segments/(\d{10})\.json")
@@ -25,7 +25,7 @@ _REPLAY = re.compile(r"_replays/[a-z0-9-]{1,20}/(.+)")
 _TABLE = re.compile(r"(?:[A-Za-z0-9]{1,8}/)?(?:part-[^/]+\.parquet|deletion_vector_[^/]+\.bin)|_change_data/.+")
 _TABLE_LOG = "_delta_log/"
 _OWN_FOLDERS = (
-    "inc=",
+    "segment=",
     "_genesis/",
     "_batches/",
     "_commits/",
@@ -42,7 +42,7 @@ _SINGLE = frozenset({"_chain.json", "_leader", "_notices.json", "_replay.json", 
 class SlotName:
     """A place in a chain."""
 
-    incarnation: str
+    segment_id: str
     partition: str
     start: int
     extension: str
@@ -52,7 +52,7 @@ class SlotName:
 class DeadLetterName:
     """An event that user code could not process."""
 
-    incarnation: str
+    segment_id: str
     partition: str
 
 
@@ -109,7 +109,7 @@ def parse(name: str) -> Name:
 
 
 def genesis_of(name: str) -> tuple[str, str] | None:
-    """Incarnation and partition of a genesis record."""
+    """Segment and partition of a genesis record."""
     found = _GENESIS.fullmatch(name)
     return (found[1], found[2]) if found else None
 

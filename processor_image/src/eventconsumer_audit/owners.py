@@ -117,7 +117,7 @@ class LeaseReader:
 
         Args:
             first: The leases as read at the beginning.
-            chains: The chains of the hub's current incarnation.
+            chains: The chains of the hub's current segment.
             findings: Collects findings.
 
         Raises:
@@ -141,7 +141,7 @@ class LeaseReader:
                 Code.EPOCH_BEHIND if partition in held else Code.EPOCH_UNRAISED,
                 f"the lease's epoch is {lease.epoch}, but the files' epoch is {epoch}"
                 + ("" if partition in held else ": the lease is free, and its next owner raises the epoch"),
-                (chain.incarnation, partition),
+                (chain.segment_id, partition),
                 blob=lease.blob,
             )
 

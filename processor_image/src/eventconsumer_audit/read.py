@@ -96,7 +96,7 @@ class Audit:
             chain=self.identity.chain,
             resource=self.identity.record.resource.path if self.identity.record else "",
             hub="/".join(filter(None, (self.genesis.namespace, self.genesis.hub))),
-            incarnation=self.genesis.current,
+            segment_id=self.genesis.current,
             partitions=[
                 chain.report(
                     current=self.genesis.is_current(place[0]),
@@ -124,8 +124,8 @@ class Audit:
         await self.table.read()
 
         def checked(name: SlotName, slot: SlotFacts, batch: int | None) -> None:
-            self.table.slot((name.incarnation, name.partition), slot)
-            self.watermark.slot((name.incarnation, name.partition), slot, batch)
+            self.table.slot((name.segment_id, name.partition), slot)
+            self.watermark.slot((name.segment_id, name.partition), slot, batch)
 
         walk = FileWalk(
             subject.files,
@@ -178,7 +178,7 @@ class Audit:
     async def _read_watermark(self) -> None:
         name = self._root + watermark.NAME
         if (data := await self._subject.files.read(name)) is not None:
-            self.watermark.record(name, data, [segment.incarnation for segment in self.genesis.segments])
+            self.watermark.record(name, data, [segment.segment_id for segment in self.genesis.segments])
 
     async def _read_batches(self) -> None:
         files = self._subject.files
@@ -227,5 +227,5 @@ class Audit:
 
 
 def _natural(place: Place) -> tuple[str, int, str]:
-    incarnation, partition = place
-    return incarnation, int(partition) if partition.isdigit() else -1, partition
+    segment_id, partition = place
+    return segment_id, int(partition) if partition.isdigit() else -1, partition

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from eventconsumer_api.wire.identity import HubSegment
+from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_audit.chain import ChainAudit
 from eventconsumer_audit.codes import Code
 from eventconsumer_audit.model import BreakReport, Findings, Place
 
 
 def judge(
-    segments: Sequence[HubSegment], chains: Mapping[Place, ChainAudit], findings: Findings, *, writes_files: bool
+    segments: Sequence[SegmentRecord], chains: Mapping[Place, ChainAudit], findings: Findings, *, writes_files: bool
 ) -> None:
     """Check that each segment was sealed at the position in the record of the next one, before that one began.
 
@@ -22,8 +22,8 @@ def judge(
     """
     for before, after in pairwise(segments):
         for partition, each in after.breaks.items():
-            place = (before.incarnation, partition)
-            old, new = chains.get(place), chains.get((after.incarnation, partition))
+            place = (before.segment_id, partition)
+            old, new = chains.get(place), chains.get((after.segment_id, partition))
             end = each.files_end.sequence_number
             subject = f"segment {after.number} of partition {partition}"
             if old is None or old.seal is None:
@@ -34,16 +34,16 @@ def judge(
                 findings.add(Code.SEGMENT_WRONG, f"{text}and its seal is at {old.seal}", place)
             if new is not None and new.start is not None and new.start != each.start:
                 text = f"{subject} starts at {each.start}, but its genesis record contains {new.start}"
-                findings.add(Code.SEGMENT_WRONG, text, (after.incarnation, partition))
+                findings.add(Code.SEGMENT_WRONG, text, (after.segment_id, partition))
     if segments:
         for place, chain in chains.items():
-            if place[0] == segments[-1].incarnation and chain.seal is not None:
+            if place[0] == segments[-1].segment_id and chain.seal is not None:
                 text = f"the segment was sealed at {chain.seal}, but no later segment exists"
                 findings.add(Code.SEGMENT_UNFINISHED, text, place)
 
 
 def unbatched(
-    segments: Sequence[HubSegment], chains: Mapping[Place, ChainAudit], reached: Mapping[Place, int]
+    segments: Sequence[SegmentRecord], chains: Mapping[Place, ChainAudit], reached: Mapping[Place, int]
 ) -> Iterator[tuple[Place, str]]:
     """Files of a segment that are in no batch, although batches of a later segment were frozen.
 
@@ -52,14 +52,14 @@ def unbatched(
         chains: Of all of them.
         reached: The position after the last batch of each.
     """
-    names = [segment.incarnation for segment in segments]
+    names = [segment.segment_id for segment in segments]
     newest = max((names.index(era) for era, _ in reached if era in names), default=-1)
     for place, chain in chains.items():
         if place[0] in names[: max(newest, 0)] and chain.files and chain.next != reached.get(place, chain.start):
             yield place, f"batches of a later segment were frozen, but files up to {(chain.next or 0) - 1} are in none"
 
 
-def breaks(segments: Sequence[HubSegment]) -> list[BreakReport]:
+def breaks(segments: Sequence[SegmentRecord]) -> list[BreakReport]:
     """The breaks between segments, for the report."""
     return [
         BreakReport(

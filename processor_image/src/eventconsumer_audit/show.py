@@ -21,7 +21,7 @@ _RIGHT = ("start", "next", "checkpoint", "lag", "files", "events", "gaps", "epoc
 
 def show(report: AuditReport, console: Console) -> None:
     """Print the table, the findings, and the verdict as the last line."""
-    eras = sorted({partition.incarnation for partition in report.partitions})
+    eras = sorted({partition.segment_id for partition in report.partitions})
     for era in eras:
         console.print(_table(report, era, several=len(eras) > 1))
     for each in report.breaks:
@@ -109,14 +109,14 @@ def _lines(console: Console) -> Iterator[Callable[[str], object]]:
 
 
 def _table(report: AuditReport, era: str, *, several: bool) -> Table:
-    current = "" if era == report.incarnation else ", no longer drained"
-    title = f"{report.hub or report.prefix}" + (f", incarnation {era}{current}" if several else "")
+    current = "" if era == report.segment_id else ", no longer drained"
+    title = f"{report.hub or report.prefix}" + (f", segment {era}{current}" if several else "")
     table = Table("partition", title=title, title_justify="left")
     for name in _RIGHT:
         table.add_column(name, justify="right")
     table.add_column("state")
     for partition in report.partitions:
-        if partition.incarnation == era:
+        if partition.segment_id == era:
             table.add_row(*_row(partition))
     return table
 

@@ -28,7 +28,7 @@ _LATEST_READER = 3
 
 Action = Mapping[str, Any]
 Owner = tuple[str, str, str]
-"""Chain, incarnation and partition of a position."""
+"""Chain, segment and partition of a position."""
 Logical = tuple[str, str]
 """Path, and the id of its deletion vector; empty: none. The key of a file in the protocol."""
 
@@ -329,13 +329,13 @@ def vector_id(vector: Action | None) -> str:
 
 def path_of(place: Place, start: int) -> str:
     """The path of a file in the log."""
-    return f"inc={place[0]}/partition={place[1]}/from={start:020d}.parquet"
+    return f"segment={place[0]}/partition={place[1]}/from={start:020d}.parquet"
 
 
 def _slot(path: str) -> tuple[Place, int] | None:
     name = names.parse(path)
     if isinstance(name, names.SlotName) and name.extension == "parquet":
-        return (name.incarnation, name.partition), name.start
+        return (name.segment_id, name.partition), name.start
     return None
 
 

@@ -29,28 +29,28 @@ class WatermarkAudit:
         self._blob = ""
         self._totals: tuple[int, int] | None = None  # files and events before `_ends`
         self._seen = (0, 0)  # the same, as found
-        self._earlier: set[str] = set()  # incarnations before that of the record
+        self._earlier: set[str] = set()  # segments before that of the record
         self._files: datetime = _NEVER
         self._ends: dict[Place, int] = {}
-        self._named: set[str] = set()  # incarnations whose files it can miss: its own, and later ones
+        self._named: set[str] = set()  # segments whose files it can miss: its own, and later ones
         self._commits: datetime = _NEVER
         self._batch = 0
         self._manifests: dict[int, datetime] = {}
         self._before: list[datetime] | None = None  # by number of a batch: the watermark of the batches before it
 
-    def record(self, blob: str, data: bytes, incarnations: Sequence[str]) -> None:
+    def record(self, blob: str, data: bytes, segment_ids: Sequence[str]) -> None:
         """Add the record.
 
         Args:
             blob: Its name.
             data: Its content.
-            incarnations: Of the segments, in order.
+            segment_ids: Of the segments, in order.
         """
         self._blob = blob
         try:
             body = json.loads(data)
-            incarnation, files = str(body["incarnation"]), _time(body["files"])
-            ends = {(incarnation, str(partition)): int(end) for partition, end in body["next"].items()}
+            segment_id, files = str(body["segmentId"]), _time(body["files"])
+            ends = {(segment_id, str(partition)): int(end) for partition, end in body["next"].items()}
             commits = _time(body["commits"]) if body.get("commits") is not None else _NEVER
             batch = int(body.get("batch") or 0)
             totals = body.get("totals")
@@ -60,9 +60,9 @@ class WatermarkAudit:
             return
         self._identity.check_part("the watermark", str(body.get("chain") or ""), blob)
         self._files, self._ends, self._commits, self._batch = files, ends, commits, batch
-        position = incarnations.index(incarnation) if incarnation in incarnations else len(incarnations)
-        self._totals, self._earlier = counted, {*incarnations[:position]}
-        self._named = {incarnation, *incarnations[position:]}
+        position = segment_ids.index(segment_id) if segment_id in segment_ids else len(segment_ids)
+        self._totals, self._earlier = counted, {*segment_ids[:position]}
+        self._named = {segment_id, *segment_ids[position:]}
 
     def manifest(self, number: int, text: object) -> None:
         """Add the watermark of a batch.

@@ -78,7 +78,7 @@ def check(batch: Batch) -> None:
 
 
 def events_of(batch: Batch) -> DataFrame:
-    """A stream of all files in the consumer's slots, of all incarnations of the hub."""
+    """A stream of all files in the consumer's slots, of all segments of the chain."""
     url = urlsplit(batch.table)
     root = f"{url.scheme}://{batch.job.sink.container}@{url.netloc.rpartition('@')[2]}/{batch.job.sink.prefix}"
     # No glob in the path: with two folders, Spark's file stream would process each file twice.

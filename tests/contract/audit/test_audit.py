@@ -29,7 +29,7 @@ from eventconsumer_host.lease.layouts import checkpoint_store
 from eventconsumer_host.lease.model import Checkpoint, Lease
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.sink.formats import files_of
-from eventconsumer_host.sink.slots import Chain, Draft, incarnation, utc_now
+from eventconsumer_host.sink.slots import Chain, Draft, segment_id, utc_now
 from eventconsumer_host.source.batch import EventBatch
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_host.source.rows import EventRows, FlatMap
@@ -145,7 +145,7 @@ async def claim(store: BlobStore, config: HostConfig) -> str:
     """The identity of the chain, claimed as a host does."""
 
     leases = checkpoint_store(config, INFO, store, boottime)  # nobody holds any
-    return await claim_chain(config, incarnation(INFO), leases, store, Times(lambda: CREATED, boottime))
+    return await claim_chain(config, segment_id(INFO), leases, store, Times(lambda: CREATED, boottime))
 
 
 def make(azurite: AzuriteProcess, folder: Path, files: dict[str, Any]) -> Drained:
@@ -219,7 +219,7 @@ def test_what_the_hosts_writers_write_is_clean(drained: Drained) -> None:
 
 
 def test_a_deleted_and_an_overwritten_file_are_violations(drained: Drained) -> None:
-    middle = next(name for name in drained.names("inc=") if "partition=0" in name and "110" in name)
+    middle = next(name for name in drained.names("segment=") if "partition=0" in name and "110" in name)
     with drained.client() as container:
         blob = container.get_blob_client(middle)
         kept, metadata = blob.download_blob().readall(), blob.get_blob_properties().metadata
@@ -246,7 +246,7 @@ def test_a_host_pod_needs_no_options(parquet: Drained) -> None:
 
 def test_a_violation_is_named_and_says_what_to_do(parquet: Drained) -> None:
     with parquet.client() as container:
-        container.delete_blob(parquet.names("inc=")[1])
+        container.delete_blob(parquet.names("segment=")[1])
     result = run_program("audit", **parquet.environment)
     assert result.returncode == 2
     assert "SlotMissing (S2) partition 0: no file starts at 110" in result.stdout
@@ -400,7 +400,7 @@ def test_retention_keeps_the_chain_whole_and_hosts_go_on_behind_it(drained: Drai
 
 def test_a_removal_that_was_interrupted_is_named_and_completed(azurite: AzuriteProcess, tmp_path: Path) -> None:
     drained = make(azurite, tmp_path, LAYOUTS["capture"])
-    record = next(name for name in drained.names("inc=") if "partition=0" in name)
+    record = next(name for name in drained.names("segment=") if "partition=0" in name)
     assert drained.retain().files == 4
     with drained.client() as container:  # as if the host had ended before it removed the content, and moved `done`
         blob = container.get_blob_client(record)

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from eventconsumer_api.wire.batch import BatchClaim, BatchCommit, BatchManifest
-from eventconsumer_api.wire.identity import ChainRecord, HubSegment, LeaseRecord, OutputRecord
+from eventconsumer_api.wire.identity import ChainRecord, LeaseRecord, OutputRecord, SegmentRecord
 from eventconsumer_api.wire.watermark import WatermarkRecord
 from eventconsumer_audit import leases as audited
 from eventconsumer_audit.batches import BatchAudit
@@ -69,7 +69,7 @@ def records(data: bytes) -> None:
         BatchClaim,
         BatchCommit,
         ChainRecord,
-        HubSegment,
+        SegmentRecord,
         LeaseRecord,
         OutputRecord,
         WatermarkRecord,
@@ -83,7 +83,7 @@ def records(data: bytes) -> None:
     identity = IdentityAudit(_nothing(), "prefix", None, findings)
     watermark = WatermarkAudit(findings, identity)
     batches = BatchAudit(findings, identity, watermark)
-    watermark.record("blob", data, ["incarnation"])
+    watermark.record("blob", data, ["segmentId"])
     batches.manifest(1, "blob", data)
     batches.commits.add(1, "blob", data)
     identity.claim(1, "blob", data)
@@ -102,7 +102,7 @@ def notices(data: bytes) -> None:
     again = cursor.places_of(cursor.record_of(places, record.chain, record.written_at))
     names = places.known.keys() | again.known.keys()
     assert all(again.of(name) == places.of(name) for name in names)
-    order = sorted({record.incarnation, *record.segments.values()})
+    order = sorted({record.segment_id, *record.segments.values()})
     joined = cursor.joined(places, again, order)
     assert all(joined.of(name) == places.of(name) for name in names)
 

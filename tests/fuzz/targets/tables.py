@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 SEPARATOR = b"\xfe\xff"
 _PLACE = delta.TablePartition("a" * 16, "0")
-_PATH = f"inc={_PLACE.incarnation}/partition=0/from={{:020d}}.parquet"
+_PATH = f"segment={_PLACE.segment_id}/partition=0/from={{:020d}}.parquet"
 
 
 def versions(data: bytes) -> None:
@@ -163,7 +163,7 @@ def _sample() -> bytes:
     lines = [
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
         {"metaData": {"id": "x", "schemaString": "{}", "configuration": dict(delta.PROPERTIES)}},
-        {"txn": {"appId": f"eventconsumer/chain/{_PLACE.incarnation}/0", "version": 7}},
+        {"txn": {"appId": f"eventconsumer/chain/{_PLACE.segment_id}/0", "version": 7}},
         *({"add": add | {"path": _PATH.format(start)}} for start in (0, 4)),
     ]
     return _encoded((), [b"\n".join(json.dumps(line).encode() for line in lines)])

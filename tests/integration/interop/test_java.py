@@ -44,7 +44,7 @@ def in_files(orders: TlsConsumer) -> dict[str, int]:
     """Partition -> last sequence number in files."""
     found: dict[str, int] = {}
     with orders.container(orders.drained) as container:
-        for blob in container.list_blobs("shop/orders/inc=", include=["metadata"]):
+        for blob in container.list_blobs("shop/orders/segment=", include=["metadata"]):
             partition = blob.name.split("partition=")[1].split("/")[0]
             found[partition] = max(found.get(partition, -1), int(blob.metadata["last"]))
     return found

@@ -26,16 +26,16 @@ def read_drained(container: ContainerClient, prefix: str) -> Drained:
     """Read and check every file."""
     drained = Drained({}, [], {}, {}, pa.table({}))
     tables = []
-    eras = {name.split("/inc=")[1].split("/")[0] for name in _names(container, f"{prefix}/inc=")}
+    eras = {name.split("/segment=")[1].split("/")[0] for name in _names(container, f"{prefix}/segment=")}
     assert len(eras) <= 1
     for era in eras:
-        names = _names(container, f"{prefix}/inc={era}/")
+        names = _names(container, f"{prefix}/segment={era}/")
         for partition in sorted({name.split("partition=")[1].split("/")[0] for name in names}):
             genesis = json.loads(_content(container, f"{prefix}/_genesis/{era}/{partition}.json"))
             expected = int(genesis["start"])
             rows = drained.rows.setdefault(partition, [])
             epochs = drained.epochs.setdefault(partition, [])
-            for blob in container.list_blobs(f"{prefix}/inc={era}/partition={partition}/", include=["metadata"]):
+            for blob in container.list_blobs(f"{prefix}/segment={era}/partition={partition}/", include=["metadata"]):
                 facts: dict[str, Any] = blob.metadata
                 data = _content(container, blob.name)
                 assert blob.name.endswith(f"/from={expected:020d}.parquet"), (blob.name, expected)

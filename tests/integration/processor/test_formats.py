@@ -48,7 +48,7 @@ def read_files(container: ContainerClient) -> Files:
         era, partition = genesis.removesuffix(".json").split("/")[-2:]
         expected = int(json.loads(container.download_blob(genesis).readall())["start"])
         found = files.records.setdefault(partition, [])
-        stem = f"{PREFIX}/inc={era}/partition={partition}/from="
+        stem = f"{PREFIX}/segment={era}/partition={partition}/from="
         while slot := next((blob for blob in blobs.values() if blob.name.startswith(f"{stem}{expected:020d}.")), None):
             facts: dict[str, Any] = slot.metadata
             path = slot.name

@@ -178,7 +178,7 @@ def test_transform_the_example_masks_and_drops_events_exactly_once_under_kills(
 def drained_rows(orders: Consumer) -> Iterator[tuple[int, bytes, Any]]:
     """Sequence number, body and properties of each row in files, in order."""
     with orders.container(orders.drained) as container:
-        found = container.list_blobs("shop/orders/inc=", include=["metadata"])
+        found = container.list_blobs("shop/orders/segment=", include=["metadata"])
         slots = sorted((blob for blob in found), key=lambda blob: str(blob.name))
         for blob in slots:
             data = container.download_blob(blob.metadata.get("path", blob.name)).readall()
@@ -214,7 +214,7 @@ def test_replace_writes_no_files_and_after_a_kill_events_behind_the_checkpoint_c
     assert checkpoint(orders) == 199
     assert lines(notes)[-1]["close"] == "Shutdown"
     with orders.container(orders.drained) as container:
-        assert [blob.name for blob in container.list_blobs("shop/orders/inc=")] == []
+        assert [blob.name for blob in container.list_blobs("shop/orders/segment=")] == []
     # Without its lease there is no checkpoint, and without files nothing says how far it was: everything comes again.
     with orders.container(orders.leases) as container:
         container.delete_blob("$Default/0")
@@ -247,7 +247,7 @@ def test_with_policy_handler_a_killed_host_continues_at_the_checkpoint_of_the_ha
     assert third.terminate() == 0
     assert checkpoint(orders) == 169
     with orders.container(orders.drained) as container:
-        assert [blob.name for blob in container.list_blobs("shop/orders/inc=")] == []
+        assert [blob.name for blob in container.list_blobs("shop/orders/segment=")] == []
 
 
 @pytest.mark.long  # unit/processor/handler/test_handling.py and test_pump_handler.py

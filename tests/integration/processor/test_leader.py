@@ -58,7 +58,7 @@ def test_one_host_leads_and_measures_all(consumer: MakeConsumer) -> None:
     }
     assert fleet.lag_seconds == 0
     with orders.container(orders.drained) as container:
-        sizes = [blob.size for blob in container.list_blobs(f"{PREFIX}/inc=")]
+        sizes = [blob.size for blob in container.list_blobs(f"{PREFIX}/segment=")]
     assert (fleet.files, fleet.bytes) == (len(sizes), sum(sizes))
     assert fleet.last_file_time is not None
     assert fleet.open_batch is None
@@ -110,7 +110,7 @@ def test_batches_are_contiguous_and_one_at_a_time_across_leaders(consumer: MakeC
         wait_until(lambda: bool((fleet := fleet_of(second)) and fleet.committed_batch == 1), "the commit is seen")
         wait_until(container.get_blob_client(manifest_name(PREFIX, 2)).exists, "the next batch is frozen")
         two = read_manifest(container, 2)
-        assert two.incarnation == one.incarnation
+        assert two.segment_id == one.segment_id
         for partition, part in two.ranges.items():
             assert part.first == one.next[partition]
         assert not {file.path for file in one.files} & {file.path for file in two.files}

@@ -32,7 +32,7 @@ def files(orders: Consumer) -> dict[str, list[str]]:
     """Names of the files in storage, by partition, in order."""
     found: dict[str, list[str]] = defaultdict(list)
     with orders.container(orders.drained) as container:
-        for name in sorted(container.list_blob_names(name_starts_with="shop/orders/inc=")):
+        for name in sorted(container.list_blob_names(name_starts_with="shop/orders/segment=")):
             found[name.split("partition=")[1].split("/")[0]].append(name)
     return found
 

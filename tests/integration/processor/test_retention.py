@@ -24,7 +24,7 @@ def files(orders: Consumer) -> dict[str, list[tuple[int, bool]]]:
     """Start of each file, and whether it is a tombstone, by partition."""
     found: dict[str, list[tuple[int, bool]]] = {}
     with orders.container(orders.drained) as container:
-        for blob in container.list_blobs("shop/orders/inc=", include=["metadata"]):
+        for blob in container.list_blobs("shop/orders/segment=", include=["metadata"]):
             start, partition = int(blob.name[-28:-8]), blob.name.split("partition=")[1].split("/")[0]
             found.setdefault(partition, []).append((start, "tombstone" in (blob.metadata or {})))
     return found

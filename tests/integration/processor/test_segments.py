@@ -13,7 +13,7 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from eventconsumer_api.wire.batch import BatchManifest, manifest_name
-from eventconsumer_api.wire.identity import HubSegment, segment_name
+from eventconsumer_api.wire.identity import SegmentRecord, segment_name
 from tests.integration.processor.batches import PREFIX, commit_batch, read_manifest
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer, HostProcess
@@ -35,16 +35,16 @@ def reached(orders: Consumer, host: HostProcess, *partitions: str) -> None:
     wait_until(met, f"files reach {wanted}, see {host.log_file}")
 
 
-def segment(orders: Consumer, number: int) -> HubSegment:
+def segment(orders: Consumer, number: int) -> SegmentRecord:
     with orders.container(orders.drained) as container:
-        return HubSegment.model_validate_json(container.download_blob(segment_name(PREFIX, number)).readall())
+        return SegmentRecord.model_validate_json(container.download_blob(segment_name(PREFIX, number)).readall())
 
 
-def drained(orders: Consumer, incarnation: str, partition: str) -> list[tuple[int, int]]:
+def drained(orders: Consumer, segment_id: str, partition: str) -> list[tuple[int, int]]:
     """Sequence numbers and the numbers in bodies of a partition's files in a segment, in chain order."""
     found: list[tuple[int, int]] = []
     with orders.container(orders.drained) as container:
-        for blob in container.list_blobs(f"{PREFIX}/inc={incarnation}/partition={partition}/", include=["metadata"]):
+        for blob in container.list_blobs(f"{PREFIX}/segment={segment_id}/partition={partition}/", include=["metadata"]):
             if "sealed" not in blob.metadata:
                 table = pq.read_table(pa.BufferReader(container.download_blob(blob.name).readall()))
                 bodies = [int(body.split(b"|")[0]) for body in table["body"].to_pylist()]
@@ -83,7 +83,7 @@ def test_a_failover_is_recognised_over_links_that_start_early(consumer: MakeCons
     assert host.terminate() == 0
     plan = accept(orders)["partitions"][0]
     assert (plan["diverged"], plan["common"], plan["start"], plan["ahead"]) == (True, 109, 110, 30)
-    assert drained(orders, segment(orders, 1).incarnation, "0") == [(number, number) for number in range(120)]
+    assert drained(orders, segment(orders, 1).segment_id, "0") == [(number, number) for number in range(120)]
 
 
 @pytest.mark.long
@@ -109,7 +109,7 @@ def test_a_failover_that_lost_events_is_not_read_across_until_it_is_accepted(con
     assert "holds the lease of partition" in refused["why"] and refused["partitions"] == []
     assert host.terminate() == 0
     first = segment(orders, 1)
-    assert drained(orders, first.incarnation, "0") == [(number, number) for number in range(200)]
+    assert drained(orders, first.segment_id, "0") == [(number, number) for number in range(200)]
 
     plan = accept(orders)
     rows = {row["partition"]: row for row in plan["partitions"]}
@@ -136,9 +136,9 @@ def test_a_failover_that_lost_events_is_not_read_across_until_it_is_accepted(con
     reached(orders, again, "0", "1")
     assert not {problem.reason for problem in again.report().problems} & {"HubDiverged", "CheckpointStoreInUse"}
     assert gap_events(again) == 10
-    assert drained(orders, first.incarnation, "0") == [(number, number) for number in range(200)]
-    assert drained(orders, second.incarnation, "0") == [(number, 2000 + number - 170) for number in range(180, 230)]
-    numbers = [body for era in (first, second) for _, body in drained(orders, era.incarnation, "1")]
+    assert drained(orders, first.segment_id, "0") == [(number, number) for number in range(200)]
+    assert drained(orders, second.segment_id, "0") == [(number, 2000 + number - 170) for number in range(180, 230)]
+    numbers = [body for era in (first, second) for _, body in drained(orders, era.segment_id, "1")]
     assert numbers == list(range(1000, 1120))
 
     # Batches of the first segment end with it; then those of the second come.
@@ -149,9 +149,9 @@ def test_a_failover_that_lost_events_is_not_read_across_until_it_is_accepted(con
             batches.append(read_manifest(container, len(batches) + 1))
             commit_batch(container, batches[-1])
     for batch in batches:
-        assert {file.path.split("/inc=")[1][:16] for file in batch.files} == {batch.incarnation}
-    order = [batch.incarnation for batch in batches]
-    assert order == sorted(order, key=[first.incarnation, second.incarnation].index) and len(set(order)) == 2
+        assert {file.path.split("/segment=")[1][:16] for file in batch.files} == {batch.segment_id}
+    order = [batch.segment_id for batch in batches]
+    assert order == sorted(order, key=[first.segment_id, second.segment_id].index) and len(set(order)) == 2
     assert again.terminate() == 0
     report = assert_clean(orders.azurite, orders.drained, PREFIX, orders.leases, allow_gaps=True)
     assert [each["partition"] for each in report["breaks"] if each["segment"] == 2] == ["0", "1"]
@@ -185,9 +185,9 @@ def test_a_starting_position_is_changed_before_the_first_file(consumer: MakeCons
     reached(orders, again, "0", "1")
     assert again.terminate() == 0
     first, second = segment(orders, 1), segment(orders, 2)
-    assert drained(orders, first.incarnation, "0") == []
-    assert drained(orders, second.incarnation, "0") == [(number, number) for number in range(5, 25)]
-    files = [number for era in (first, second) for number, _ in drained(orders, era.incarnation, "1")]
+    assert drained(orders, first.segment_id, "0") == []
+    assert drained(orders, second.segment_id, "0") == [(number, number) for number in range(5, 25)]
+    files = [number for era in (first, second) for number, _ in drained(orders, era.segment_id, "1")]
     assert files == list(range(20, 35))
     report = assert_clean(orders.azurite, orders.drained, PREFIX, orders.leases)
     assert [(each["partition"], each["gone"]) for each in report["breaks"]] == [("0", 0), ("1", 0)]

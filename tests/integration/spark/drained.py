@@ -60,7 +60,7 @@ class DrainedBatch:
             rows = [row | {"body": body(number)} for number, row in enumerate(rows, first)]
         buffer = BytesIO()
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), buffer, compression="zstd")
-        path = f"{PREFIX}/inc=0123456789abcdef/partition={partition}/from={first:020d}.parquet"
+        path = f"{PREFIX}/segment=0123456789abcdef/partition={partition}/from={first:020d}.parquet"
         answer = self.container.upload_blob(path, buffer.getvalue())
         etag = str(answer.get_blob_properties().etag)
         size = buffer.getbuffer().nbytes
@@ -92,7 +92,7 @@ class DrainedBatch:
             reason="Files",
             chain=chain,
             resource=RESOURCE,
-            incarnation="0123456789abcdef",
+            segment_id="0123456789abcdef",
             files=self.files,
             ranges=ranges,
             next={partition: covered.last + 1 for partition, covered in ranges.items()},

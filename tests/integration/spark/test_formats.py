@@ -112,7 +112,7 @@ def manifest_of(names: list[str], form: FileFormat, count: int) -> BatchManifest
         created_at=datetime.now(UTC),
         reason="Files",
         resource=ResourceRef(namespace="shop", name="orders", uid="u"),
-        incarnation="i",
+        segment_id="i",
         format=form,
         files=[BatchFile(path=name, etag="", size=1000, partition="7", first=0, last=0, count=count) for name in names],
         ranges={},
@@ -129,14 +129,14 @@ def plain(frame: DataFrame) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize(
     "name",
-    ["shop/orders/inc=1/partition=7/from=00000000000000000000.avro", "shop/ns/hub/7/2026/01/02/03/04/05.avro"],
+    ["shop/orders/segment=1/partition=7/from=00000000000000000000.avro", "shop/ns/hub/7/2026/01/02/03/04/05.avro"],
     ids=["SequenceNumber", "Capture"],
 )
 def test_an_event_reads_the_same_from_either_format(
     name: str, spark: SparkSession, place: AbfsFolder, service: BlobServiceClient
 ) -> None:
     batch = every_type()
-    slot = "shop/orders/inc=1/partition=7/from=00000000000000000000.parquet"
+    slot = "shop/orders/segment=1/partition=7/from=00000000000000000000.parquet"
     for path, content in ((slot, parquet.encode([batch], "7", {})), (name, avro.encode([batch], "7", {}))):
         service.get_blob_client(place.container, path).upload_blob(b"".join(content))
     first = manifest_of([slot], FileFormat.PARQUET, len(batch))
@@ -156,7 +156,7 @@ def test_a_column_that_avro_files_have_as_a_system_property_is_read_with_its_typ
     """Columns that are added to the table: their values are in the files here already."""
     kinds = {"user-id": "binary", "group-sequence": "long", "creation-time": "timestamp", "reply-to-group-id": "string"}
     added = [Column(name.replace("-", "_"), kind, "", system_property=name) for name, kind in kinds.items()]
-    name = "shop/orders/inc=1/partition=7/from=00000000000000000005.avro"
+    name = "shop/orders/segment=1/partition=7/from=00000000000000000005.avro"
     content = b"".join(avro.encode([to_batch([message(5, b"x")])], "7", {}))
     service.get_blob_client(place.container, name).upload_blob(content)
     records = spark.read.format("avro").option("avroSchema", AVRO_SCHEMA).load(place.child(name))
@@ -173,7 +173,7 @@ def test_files_without_rows_are_read_beside_others_and_alone(
 ) -> None:
     """The handler dropped all their events."""
     encode, batch = (parquet if form is FileFormat.PARQUET else avro).encode, every_type()
-    name = f"shop/orders/inc=1/partition=7/from={{:020d}}.{form.lower()}"
+    name = f"shop/orders/segment=1/partition=7/from={{:020d}}.{form.lower()}"
     for start, batches in ((0, []), (1, [batch])):
         content = b"".join(encode(batches, "7", {"from": str(start)}))
         service.get_blob_client(place.container, name.format(start)).upload_blob(content)
@@ -185,7 +185,7 @@ def test_files_without_rows_are_read_beside_others_and_alone(
 
 
 def test_a_file_whose_name_says_another_partition_is_refused(spark: SparkSession, place: AbfsFolder) -> None:
-    moved = manifest_of(["shop/orders/inc=1/partition=8/from=00000000000000000000.avro"], FileFormat.AVRO, 1)
+    moved = manifest_of(["shop/orders/segment=1/partition=8/from=00000000000000000000.avro"], FileFormat.AVRO, 1)
     with pytest.raises(ManifestError, match="is of partition 7, its name says 8"):
         read_events(spark, moved, place)
 
@@ -319,7 +319,7 @@ def test_null_bodies_stay_null_in_either_format_and_beside_older_files(
         to_batch([message(n, body) for n, body in each]) for each in ([(0, b"a"), (1, b"")], [(2, None), (3, b"b")])
     ]
     for form, encode in ((FileFormat.PARQUET, parquet.encode), (FileFormat.AVRO, avro.encode)):
-        names = [f"o/inc=1/partition=7/from={n:020d}.{form.value.lower()}" for n in (0, 2)]
+        names = [f"o/segment=1/partition=7/from={n:020d}.{form.value.lower()}" for n in (0, 2)]
         for name, batch in zip(names, batches, strict=True):
             service.get_blob_client(place.container, name).upload_blob(b"".join(encode([batch], "7", {})))
         manifest = manifest_of(names, form, 2)

@@ -58,7 +58,7 @@ def test_spark_optimizes_and_vacuums_while_hosts_register(spark: SparkSession, a
 
         await committer().advance(["0"])
         await asyncio.gather(register(), asyncio.to_thread(maintain))
-        assert len(await store.list(f"p/inc={ERA}/")) == FILES, "VACUUM removed no file of the chain"
+        assert len(await store.list(f"p/segment={ERA}/")) == FILES, "VACUUM removed no file of the chain"
         await store.close()
 
     asyncio.run(go())

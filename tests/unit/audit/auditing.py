@@ -37,14 +37,14 @@ OUTPUT = "abfss://results@shop.dfs.core.windows.net/orders"
 CHAIN_RECORD = {"version": 1, "chain": CHAIN, "resource": RESOURCE, "since": WHEN}
 WHOSE = {"chain": CHAIN, "sink": "shop/drained/p", "resource": "shop/orders", "since": WHEN, "version": 1}
 LEASE_RECORD = {"namespace": "shop.example", "hub": "orders", "consumerGroup": "$Default"} | WHOSE
-LATER = "1a7e000000000000"  # the incarnation of the second segment
+LATER = "1a7e000000000000"  # the segment of the second segment
 
 
-def segment(number: int = 1, incarnation: str = ERA, **breaks: dict[str, Any]) -> dict[str, Any]:
+def segment(number: int = 1, segment_id: str = ERA, **breaks: dict[str, Any]) -> dict[str, Any]:
     """The record of a segment; how partitions came into it, by name: `p0={"start": …}`."""
     hub = {"namespace": "shop.example", "name": "Orders", "createdAt": WHEN}
     found = {name.removeprefix("p"): each for name, each in breaks.items()}
-    return {"version": 1, "number": number, "incarnation": incarnation, "hub": hub, "breaks": found, "since": WHEN}
+    return {"version": 1, "number": number, "segmentId": segment_id, "hub": hub, "breaks": found, "since": WHEN}
 
 
 def broken(start: int, files_end: int) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class World:
     async def begin(self, **starts: int) -> None:
         """The records of chain, hub, leases and output, and the genesis of partitions: `begin(p0=5)`."""
         await self.put("_chain.json", CHAIN_RECORD)
-        await self.put(f"_segments/{1:010d}.json", segment(incarnation=self.era))
+        await self.put(f"_segments/{1:010d}.json", segment(segment_id=self.era))
         await self.leases.put("$default~identity.json", json.dumps(LEASE_RECORD).encode())
         await self.results.put("orders/_eventconsumer.json", json.dumps(WHOSE).encode())
         for name, start in starts.items():
@@ -85,7 +85,7 @@ class World:
 
     def slot(self, partition: str, start: int, extension: str = "parquet") -> str:
         """Name of a slot below the prefix."""
-        return f"inc={self.era}/partition={partition}/from={start:020d}.{extension}"
+        return f"segment={self.era}/partition={partition}/from={start:020d}.{extension}"
 
     async def file(
         self,
@@ -158,7 +158,7 @@ class World:
             "reason": "Files",
             "resource": RESOURCE,
             "chain": CHAIN,
-            "incarnation": self.era,
+            "segmentId": self.era,
             "files": files,
             "ranges": ranges,
             "next": dict(self._next),

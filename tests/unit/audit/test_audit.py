@@ -57,7 +57,7 @@ async def test_a_sound_consumer_is_clean() -> None:
     one, two = report.partitions
     assert (one.partition, one.start, one.next, one.checkpoint, one.files, one.events) == ("0", 0, 40, 39, 4, 40)
     assert (two.highest_epoch, two.epoch, two.owner, two.current) == (2, 3, OWNER, True)
-    assert (report.hub, report.incarnation) == ("shop.example/Orders", ERA)
+    assert (report.hub, report.segment_id) == ("shop.example/Orders", ERA)
     assert (report.batches.manifests, report.batches.committed, report.batches.open) == (2, 1, 2)
     assert report.summary.startswith("Clean: each event is in exactly one file (2 partitions, 8 files, 80 events")
 
@@ -272,17 +272,17 @@ HARMLESS: list[tuple[str, Change, Code | None, int]] = [
     ("compaction and retention", file(40, [43, 47], gap="retention:40-41;compaction:42-46/4"), Code.GAP, 1),
     ("retention with a count", file(40, [40, 43, 47], gap="retention:41-46/5"), Code.GAP, 1),
     ("several reasons", file(40, [41, 43], gap="retention:40-40;foreign:42-42"), Code.FOREIGN_GAP, 1),
-    ("a strange blob among files", put(f"inc={ERA}/partition=0/notes.txt", b"x"), Code.ORPHAN, 1),
+    ("a strange blob among files", put(f"segment={ERA}/partition=0/notes.txt", b"x"), Code.ORPHAN, 1),
     ("a strange blob among manifests", put("_batches/copy.json", b"x"), Code.ORPHAN, 1),
     ("a strange blob beside", put("notes.txt", b"x"), Code.FOREIGN_NAMES, 0),
-    ("a folder of a hierarchical namespace", put(f"inc={ERA}/partition=0", b"", hdi_isfolder="true"), None, 0),
+    ("a folder of a hierarchical namespace", put(f"segment={ERA}/partition=0", b"", hdi_isfolder="true"), None, 0),
     ("the lead", put("_leader", b""), None, 0),
     ("the cursor of notices", put("_notices.json", b"{}"), None, 0),
-    ("a dead letter", put(f"_deadletters/inc={ERA}/partition=0/seq={7:020d}.json", {}), Code.DEAD_LETTERS, 0),
-    ("a request", put(f"_deadletters/inc={ERA}/redrive/partition=0/seq={7:020d}.json", b""), None, 0),
-    ("dropped letters", put(f"_deadletters/inc={ERA}/dropped/20260101T000000Z-0123abcd.json", {}), None, 0),
-    ("a strange blob among dead letters", put(f"_deadletters/inc={ERA}/dropped/notes.json", b"x"), Code.ORPHAN, 1),
-    ("a replay's file", put(f"_replays/one/inc={ERA}/partition=0/from={7:020d}.parquet", b"x"), None, 0),
+    ("a dead letter", put(f"_deadletters/segment={ERA}/partition=0/seq={7:020d}.json", {}), Code.DEAD_LETTERS, 0),
+    ("a request", put(f"_deadletters/segment={ERA}/redrive/partition=0/seq={7:020d}.json", b""), None, 0),
+    ("dropped letters", put(f"_deadletters/segment={ERA}/dropped/20260101T000000Z-0123abcd.json", {}), None, 0),
+    ("a strange blob among dead letters", put(f"_deadletters/segment={ERA}/dropped/notes.json", b"x"), Code.ORPHAN, 1),
+    ("a replay's file", put(f"_replays/one/segment={ERA}/partition=0/from={7:020d}.parquet", b"x"), None, 0),
     ("a strange blob of a replay", put("_replays/one/notes.txt", b"x"), Code.ORPHAN, 1),
     ("another file", file(40, [40]), None, 0),
     ("the claim of an attempt", put("_attempts/0000000002.json", {}), None, 0),

@@ -213,7 +213,7 @@ async def not_in_the_chain(made: Table) -> None:
     await made.commit(action)
 
 
-async def of_another_incarnation(made: Table) -> None:
+async def of_another_segment_id(made: Table) -> None:
     action = await made.add(0)
     action["add"]["path"] = made.path(0).replace(ERA, "0" * 16)
     await made.commit(action)
@@ -242,7 +242,7 @@ DAMAGES: list[tuple[str, Damage, Code, str]] = [
     ("a file is twice in a checkpoint", twice_in_a_checkpoint, Code.TABLE_FILE_TWICE, "version 3 has it twice"),
     ("a file is added without a position", adds(30), Code.TABLE_FILE_WRONG, "position is 29: hosts would add"),
     ("a path is no file", not_in_the_chain, Code.TABLE_FILE_WRONG, "no file of the chain"),
-    ("a path is of another incarnation", of_another_incarnation, Code.TABLE_FILE_WRONG, "no file of the chain"),
+    ("a path is of another segment", of_another_segment_id, Code.TABLE_FILE_WRONG, "no file of the chain"),
     ("a file is a tombstone", lambda made: tombstone(made.world, 0), Code.TABLE_FILE_WRONG, "it is a tombstone"),
     ("another vector is removed", removed_without_its_vector, Code.TABLE_FILE_WRONG, "it is a tombstone"),
     ("another size", resized(size=1), Code.TABLE_FILE_WRONG, "a file of 1 bytes, but the file has"),

@@ -28,7 +28,7 @@ def record(**changes: Any) -> dict[str, Any]:
         "chain": CHAIN,
         "writtenAt": minutes(30),
         "files": minutes(20),
-        "incarnation": ERA,
+        "segmentId": ERA,
         "next": {"0": 20, "1": 10},
         "commits": minutes(10),
         "batch": 1,
@@ -156,7 +156,7 @@ async def test_files_of_an_earlier_segment_are_older_than_the_watermark() -> Non
     await world.lease("1", None)
     assert Code.WATERMARK_WRONG not in (await world.audit()).counts
     counted = {"totals": {"files": 4, "events": 35}}
-    await world.put("_watermark.json", record(incarnation=LATER, next={"0": 20, "1": 10}, files=minutes(27), **counted))
+    await world.put("_watermark.json", record(segmentId=LATER, next={"0": 20, "1": 10}, files=minutes(27), **counted))
     assert not {Code.WATERMARK_WRONG, Code.TOTALS_WRONG} & (await world.audit()).counts.keys()
     await world.put("_watermark.json", record(files=minutes(27)))  # of the segment before
     assert (await world.audit()).counts[Code.WATERMARK_WRONG] == 1

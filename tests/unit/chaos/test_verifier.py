@@ -24,7 +24,7 @@ def file(*ids: int) -> File:
     """A drained file, created a minute after the first event."""
     content = io.BytesIO()
     pq.write_table(rows(*ids), content)
-    return File("a/inc=0/partition=0/from=0.parquet", NOON + timedelta(minutes=1), content.getvalue())
+    return File("a/segment=0/partition=0/from=0.parquet", NOON + timedelta(minutes=1), content.getvalue())
 
 
 def test_each_difference_is_counted() -> None:

@@ -17,7 +17,7 @@ def batch(number: int, *, done: bool) -> Batch:
         number=number,
         created_at=NOW,
         reason="Age",
-        incarnation="i",
+        segment_id="i",
         files=[file],
         ranges={},
         next={},

@@ -24,7 +24,7 @@ from eventconsumer_host.partition.dependencies import PumpDependencies
 from eventconsumer_host.partition.manager import PartitionManager, scan_pause
 from eventconsumer_host.partition.operator_messages import OperatorMessages
 from eventconsumer_host.sink.parquet import encode
-from eventconsumer_host.sink.slots import Chain, incarnation
+from eventconsumer_host.sink.slots import Chain, segment_id
 from eventconsumer_host.source.heard import Heard
 from eventconsumer_host.source.hub import HubInfo
 from tests.support.confined import Here
@@ -71,7 +71,7 @@ class Fleet:
     sink: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     hosts: dict[str, "Running"] = field(default_factory=dict)
     leading: bool = False  # hosts elect a leader, too
-    earlier: list[str] = field(default_factory=list)  # incarnations of segments that have ended, the oldest first
+    earlier: list[str] = field(default_factory=list)  # segments of segments that have ended, the oldest first
     endpoint: Callable[[NoticesConfig], Receiver] | None = None  # of notices; None: no notices
     retention: dict[str, Any] | None = None
     lease_seconds: int = 30
@@ -136,8 +136,7 @@ class Fleet:
             work,
             blobs=self._far(self.sink, self.storage_seconds),
             segments=lambda: [
-                Segment(name, partial(self.chain, segment=name), work.now)
-                for name in (*self.earlier, incarnation(INFO))
+                Segment(name, partial(self.chain, segment=name), work.now) for name in (*self.earlier, segment_id(INFO))
             ],
             partitions=manager,
             endpoint=self.endpoint or Endpoint,
@@ -178,7 +177,7 @@ class Fleet:
 
         self.telling = [asyncio.create_task(tell())]
 
-    def chain(self, partition: str, segment: str = incarnation(INFO)) -> Chain:
+    def chain(self, partition: str, segment: str = segment_id(INFO)) -> Chain:
         """The files of a partition in a segment, by default in the newest."""
         return Chain(self._far(self.sink, self.storage_seconds), "p", segment, partition)
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.host_report import Problem
-from eventconsumer_api.wire.identity import HubSegment
+from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host.lease.held import HeldLease
 from eventconsumer_host.lease.layouts import checkpoint_store
 from eventconsumer_host.metrics import Metrics
@@ -60,7 +60,7 @@ class Stage:
     sink: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     metrics: Metrics = field(default_factory=Metrics)
     handler: Callable[[str], Handling] | None = None  # by partition, as in `PumpDependencies`
-    segments: list[HubSegment] = field(default_factory=list)  # of the chain; none: one whose incarnation is "era"
+    segments: list[SegmentRecord] = field(default_factory=list)  # of the chain; none: one whose segment is "era"
 
     @property
     def partition(self) -> FakePartition:

@@ -73,8 +73,8 @@ def registered() -> bytes:
     place, root = TablePartition("0123456789abcdef", "3"), "shop/orders/"
     enqueued = EnqueuedRange(NOON, NOON)
     slots = (
-        Slot(f"{root}inc=0123456789abcdef/partition=3/from={7:020d}.parquet", *facts, enqueued=enqueued),
-        Slot(f"{root}inc=0123456789abcdef/partition=3/from={9:020d}.parquet", *facts, dropped=1),
+        Slot(f"{root}segment=0123456789abcdef/partition=3/from={7:020d}.parquet", *facts, enqueued=enqueued),
+        Slot(f"{root}segment=0123456789abcdef/partition=3/from={9:020d}.parquet", *facts, dropped=1),
     )
     return Registration("c", {place: slots}, 2, 4).content(root, NOON)
 

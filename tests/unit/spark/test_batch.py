@@ -34,7 +34,7 @@ JOB = BatchJob(
     ),
     output=Output(path="abfss://results@shop.blob.core.windows.net/orders"),
 )
-PATHS = [f"{PREFIX}/inc=1/partition=0/from={n:020d}.parquet" for n in (0, 10)]
+PATHS = [f"{PREFIX}/segment=1/partition=0/from={n:020d}.parquet" for n in (0, 10)]
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def frozen(store: FakeBlobStore, **changes: object) -> BatchManifest:
         created_at=datetime(2026, 1, 1, tzinfo=UTC),
         reason="Files",
         resource=RESOURCE,
-        incarnation="1",
+        segment_id="1",
         files=files,
         ranges={"0": Range(first=0, last=19)},
         next={"0": 20},

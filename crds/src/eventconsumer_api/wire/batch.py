@@ -69,7 +69,7 @@ class BatchManifest(WireDocument):
     reason: str = Field(description="Which trigger fired: Files, Bytes, Age, Schedule or Window.")
     chain: str = Field(description="Identity of the chain of the files.")
     resource: ResourceRef = Field(description="The EventConsumer that froze it, for messages.")
-    incarnation: str = Field(description="Incarnation of the hub from which the files come.")
+    segment_id: str = Field(description="Segment of the chain from which the files come.")
     format: FileFormat = Field(default=FileFormat.PARQUET, description="Format of the files.")
     files: _Files
     ranges: dict[str, Range] = Field(description="Partition id -> sequence numbers in this batch.")

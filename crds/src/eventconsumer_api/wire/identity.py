@@ -1,7 +1,7 @@
 """Identity: the hub, the chain, the leases and the output that belong together, as records in storage.
 
     <sink prefix>/_chain.json                 ChainRecord: the chain, and the resource that drains into it
-    <sink prefix>/_segments/<k>.json          HubSegment: the hub that segment k of the chain was drained from
+    <sink prefix>/_segments/<k>.json          SegmentRecord: the hub that segment k of the chain was drained from
     <lease folder>~identity.json              LeaseRecord: the hub and the chain that the leases belong to; the
                                               consumer group is in lower case
     <output path>/_eventconsumer.json         OutputRecord: the chain whose batches are written here
@@ -73,12 +73,12 @@ class PartitionBreak(Report):
         return next((mark for mark in marks if mark and 0 <= mark.sequence_number == self.start - 1), None)
 
 
-class HubSegment(WireDocument):
+class SegmentRecord(WireDocument):
     """A part of the chain in which sequence numbers name the same events in the files and in the hub."""
 
     version: Literal[1] = 1
     number: int = Field(ge=1)
-    incarnation: str = Field(pattern="^[0-9a-f]{16}$", description="Names the folder of its files.")
+    segment_id: str = Field(pattern="^[0-9a-f]{16}$", description="Names the folder of its files.")
     hub: HubName
     breaks: dict[str, PartitionBreak] = Field(default={}, description="Partition id -> its break; none in segment 1.")
     since: datetime
@@ -133,16 +133,16 @@ class OutputRecord(WireDocument):
     )
 
 
-def chain_identity(account: str, container: str, prefix: str, incarnation: str) -> str:
+def chain_identity(account: str, container: str, prefix: str, segment_id: str) -> str:
     """Identity of a new chain, 16 hexadecimal digits.
 
     Args:
         account: Name of the storage account.
         container: Container of the sink.
         prefix: Folder of the sink.
-        incarnation: Incarnation of the hub of the first segment.
+        segment_id: Id of the first segment of the chain.
     """
-    return hashlib.sha256(f"{account}\n{container}\n{prefix}\n{incarnation}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{account}\n{container}\n{prefix}\n{segment_id}".encode()).hexdigest()[:16]
 
 
 def chain_name(prefix: str) -> str:

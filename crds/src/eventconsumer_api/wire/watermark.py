@@ -16,7 +16,7 @@ class WatermarkRecord(WireDocument):
     chain: str = Field(description="Identity of the chain of the files.")
     written_at: AwareDatetime = Field(description="Time of the write, by the clock of the host.")
     files: AwareDatetime = Field(description="All events that were enqueued before this time are in files.")
-    incarnation: str = Field(description="The segment of `next`.")
+    segment_id: str = Field(description="The segment of `next`.")
     next: dict[str, int] = Field(
         description="Partition id -> end of the files when `files` was determined. These events have lower numbers, "
         "or are in files of an earlier segment."

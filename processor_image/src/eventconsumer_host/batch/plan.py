@@ -113,7 +113,7 @@ def freeze(
     *,
     resource: ResourceRef,
     chain: str,
-    incarnation: str,
+    segment_id: str,
     reason: str,
     now: datetime,
     file_format: FileFormat = FileFormat.PARQUET,
@@ -128,14 +128,14 @@ def freeze(
         starts: The start of each partition's chain.
         resource: The consumer.
         chain: Identity of its chain.
-        incarnation: The segment of the files: a batch contains files of one segment.
+        segment_id: The segment of the files: a batch contains files of one segment.
         reason: The trigger.
         now: Wall clock.
         file_format: The format of the files.
         watermark: All events that were enqueued before are in these files, or in earlier batches; None: unknown.
         parallel: Batches before it may be open while it is processed.
     """
-    continues = last is not None and last.incarnation == incarnation  # else the first batch of a segment
+    continues = last is not None and last.segment_id == segment_id  # else the first batch of a segment
     before = {**starts, **(last.next if last and continues else {})}
     after = dict(before)
     files: list[BatchFile] = []
@@ -164,7 +164,7 @@ def freeze(
         reason=reason,
         chain=chain,
         resource=resource,
-        incarnation=incarnation,
+        segment_id=segment_id,
         format=file_format,
         files=files,
         ranges=ranges,

@@ -3,9 +3,9 @@
 An event that the host could not decode is never passed to the handler. Its dead letter has the whole AMQP message as
 its body, and the error type `Undecoded`.
 
-    <prefix>/_deadletters/inc=<incarnation>/partition=<p>/seq=<20 digits>.json
-    <prefix>/_deadletters/inc=<incarnation>/redrive/partition=<p>/seq=<20 digits>.json   a request
-    <prefix>/_deadletters/inc=<incarnation>/dropped/<time>-<random>.json                 a record of removed letters
+    <prefix>/_deadletters/segment=<segment>/partition=<p>/seq=<20 digits>.json
+    <prefix>/_deadletters/segment=<segment>/redrive/partition=<p>/seq=<20 digits>.json   a request
+    <prefix>/_deadletters/segment=<segment>/dropped/<time>-<random>.json                 a record of removed letters
 
 A dead letter is written once: if another host already wrote the letter of an event, it is kept. Only a user removes
 one, in one of two ways. `deadletters drop` removes letters after it has recorded their numbers. `deadletters redrive`
@@ -74,7 +74,7 @@ class Letter(WireDocument):
     namespace: str
     event_hub: str
     consumer_group: str
-    incarnation: str
+    segment_id: str
     partition_id: str
     sequence_number: int = Field(ge=0, lt=1 << 63)
     offset: str
@@ -142,12 +142,12 @@ class LetterFolder:
     """Names of the blobs of one segment, and reads of single letters."""
 
     prefix: str  # of the sink
-    incarnation: str
+    segment_id: str
 
     @property
     def path(self) -> str:
         """The folder."""
-        return f"{self.prefix}/_deadletters/inc={self.incarnation}/"
+        return f"{self.prefix}/_deadletters/segment={self.segment_id}/"
 
     @property
     def letters(self) -> str:
@@ -233,11 +233,11 @@ def text_of(error: BaseException) -> str:
 class DeadLetters:
     """The dead letters of one consumer that one host writes, and those that users want to be passed again."""
 
-    def __init__(self, blobs: BlobStore, container: str, prefix: str, incarnation: str, handler: str) -> None:
+    def __init__(self, blobs: BlobStore, container: str, prefix: str, segment_id: str, handler: str) -> None:
         self._blobs = blobs
         self._container = container
         self._handler = handler
-        self._folder = LetterFolder(prefix, incarnation)
+        self._folder = LetterFolder(prefix, segment_id)
         self._written: Counter[str] = Counter()
         self._requests: dict[str, dict[int, BlobInfo]] = {}  # by partition and sequence number
         self._next_look = 0.0
@@ -349,7 +349,7 @@ class DeadLetters:
             namespace=context.namespace,
             event_hub=context.event_hub,
             consumer_group=context.consumer_group,
-            incarnation=self._folder.incarnation,
+            segment_id=self._folder.segment_id,
             partition_id=context.partition_id,
             sequence_number=event.sequence_number,
             offset=event.offset,

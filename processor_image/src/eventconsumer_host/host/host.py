@@ -194,7 +194,7 @@ class Host:
             confined=self._reader(registration.memory),
             memory=registration.memory,
             heard=self._heard,
-            handler=self._handlers(registration, segment.incarnation, rng),
+            handler=self._handlers(registration, segment.segment_id, rng),
             chain=registration.chain,
         )
         leases = checkpoint_store(config, info, registration.leases, self._clock)

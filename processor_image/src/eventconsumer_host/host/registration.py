@@ -15,7 +15,7 @@ from eventconsumer_api.spec.conditions import Reason
 from eventconsumer_api.v1alpha1 import ClientKind
 from eventconsumer_api.wire.host_config import BlobContainer, HostConfig, ReplayConfig
 from eventconsumer_api.wire.host_report import Problem
-from eventconsumer_api.wire.identity import HubSegment
+from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host import problems
 from eventconsumer_host.amqp import compiled
 from eventconsumer_host.amqp.hub import AmqpHub, linger_seconds
@@ -51,7 +51,7 @@ class Registration:
     sink: BlobStore
     memory: Memory  # for events, including events that wait on links
     chain: str = ""  # identity of the chain that the files belong to
-    segments: tuple[HubSegment, ...] = ()  # of the chain; the newest is last
+    segments: tuple[SegmentRecord, ...] = ()  # of the chain; the newest is last
     handler: Factory | None = None  # None: no handler is configured
     replay: BoundedHub | None = None  # the hub of a replay; None: no replay
 
@@ -100,7 +100,7 @@ async def _find_segments(config: HostConfig, found: Registration) -> Registratio
 
 async def _claim_chain(config: HostConfig, found: Registration) -> Registration:
     store = checkpoint_store(config, found.info, found.leases, boottime)
-    return replace(found, chain=await claim_chain(config, found.segments[0].incarnation, store, found.sink, TIMES))
+    return replace(found, chain=await claim_chain(config, found.segments[0].segment_id, store, found.sink, TIMES))
 
 
 async def _claim_leases(config: HostConfig, found: Registration) -> None:

@@ -26,8 +26,8 @@ from eventconsumer_api.wire.identity import (
     LEASE_RECORD,
     RECORD_MAX_BYTES,
     ChainRecord,
-    HubSegment,
     LeaseRecord,
+    SegmentRecord,
     chain_identity,
     chain_name,
     consumer_of,
@@ -144,13 +144,13 @@ async def other_spellings(leases: BlobStore, folder: str, group: str) -> list[st
 
 
 async def claim_chain(
-    config: HostConfig, incarnation: str, leases: CheckpointStore, sink: BlobStore, times: Times
+    config: HostConfig, segment_id: str, leases: CheckpointStore, sink: BlobStore, times: Times
 ) -> str:
     """Verify that this resource drains into its chain; returns the identity of the chain.
 
     Args:
         config: Names the resource and the folder.
-        incarnation: Incarnation of the hub, for a new chain.
+        segment_id: Id of the first segment, for a new chain.
         leases: The leases of this consumer: a resource whose hosts hold some of them is alive.
         sink: The container of the files.
         times: Clocks.
@@ -162,7 +162,7 @@ async def claim_chain(
     prefix, resource = config.sink.prefix, config.resource
     found = await read_chain(sink, prefix)
     if found is None:
-        identity = chain_identity(sink.account, config.sink.container, prefix, incarnation)
+        identity = chain_identity(sink.account, config.sink.container, prefix, segment_id)
         fresh = ChainRecord(chain=identity, resource=resource, since=times.now())
         with contextlib.suppress(Conflict):
             await sink.put(chain_name(prefix), _encoded(fresh), if_absent=True)
@@ -184,7 +184,7 @@ async def is_displaced(sink: BlobStore, prefix: str, resource: ResourceRef) -> b
 async def until_moved(
     sink: BlobStore,
     config: HostConfig,
-    segment: HubSegment,
+    segment: SegmentRecord,
     *,
     restore: Callable[[], Awaitable[None]],
     in_doubt: Callable[[], bool],

@@ -1,8 +1,8 @@
-"""The segments of a chain: the hub of each part of it (`eventconsumer_api.wire.identity.HubSegment`).
+"""The segments of a chain: the hub of each part of it (`eventconsumer_api.wire.identity.SegmentRecord`).
 
 The first host writes segment 1. If a hub returns with other events under sequence numbers that are in files,
 `eventconsumer hub accept` ends every chain of the newest segment and writes the next one: its files have a separate
-folder (`incarnation`), so that segments are never mixed.
+folder (`segment`), so that segments are never mixed.
 """
 
 import contextlib
@@ -12,15 +12,15 @@ from pydantic import ValidationError
 
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.spec.conditions import Reason
-from eventconsumer_api.wire.identity import RECORD_MAX_BYTES, HubName, HubSegment, segment_name
+from eventconsumer_api.wire.identity import RECORD_MAX_BYTES, HubName, SegmentRecord, segment_name
 from eventconsumer_host import problems
-from eventconsumer_host.sink.slots import incarnation
+from eventconsumer_host.sink.slots import segment_id
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged, NotFound
 
 
-async def list_segments(sink: BlobStore, prefix: str) -> list[HubSegment]:
+async def list_segments(sink: BlobStore, prefix: str) -> list[SegmentRecord]:
     """All segments in order; empty if no host has registered yet.
 
     Args:
@@ -43,12 +43,12 @@ async def list_segments(sink: BlobStore, prefix: str) -> list[HubSegment]:
     return found
 
 
-async def is_superseded(sink: BlobStore, prefix: str, segment: HubSegment) -> bool:
+async def is_superseded(sink: BlobStore, prefix: str, segment: SegmentRecord) -> bool:
     """Whether there is a newer segment; raises StorageError."""
     return await sink.head(segment_name(prefix, segment.number + 1)) is not None
 
 
-async def current(sink: BlobStore, prefix: str, info: HubInfo, now: datetime) -> list[HubSegment]:
+async def current(sink: BlobStore, prefix: str, info: HubInfo, now: datetime) -> list[SegmentRecord]:
     """All segments in order; segment 1 is written if there is none.
 
     Args:
@@ -75,12 +75,12 @@ async def current(sink: BlobStore, prefix: str, info: HubInfo, now: datetime) ->
     return found
 
 
-def first(info: HubInfo, now: datetime) -> HubSegment:
+def first(info: HubInfo, now: datetime) -> SegmentRecord:
     """PURE: segment 1 of a chain of this hub."""
-    return HubSegment(number=1, incarnation=incarnation(info), hub=name_of(info), since=now)
+    return SegmentRecord(number=1, segment_id=segment_id(info), hub=name_of(info), since=now)
 
 
-def check_names(segment: HubSegment, info: HubInfo) -> None:
+def check_names(segment: SegmentRecord, info: HubInfo) -> None:
     """Verify that a segment belongs to the hub with these names.
 
     Raises:
@@ -91,7 +91,7 @@ def check_names(segment: HubSegment, info: HubInfo) -> None:
         raise Blocked(problem.field, Reason(problem.reason), problem.message)
 
 
-async def write(sink: BlobStore, prefix: str, segment: HubSegment) -> None:
+async def write(sink: BlobStore, prefix: str, segment: SegmentRecord) -> None:
     """Write the record of a new segment.
 
     Raises:
@@ -107,9 +107,9 @@ def name_of(info: HubInfo) -> HubName:
     return HubName(namespace=info.namespace, name=info.name, created_at=info.created_at)
 
 
-async def _read(sink: BlobStore, name: str) -> HubSegment:
+async def _read(sink: BlobStore, name: str) -> SegmentRecord:
     blob = await sink.read(name, RECORD_MAX_BYTES)
     try:
-        return HubSegment.model_validate_json(blob.data if blob else b"")
+        return SegmentRecord.model_validate_json(blob.data if blob else b"")
     except ValidationError:
         raise Damaged(f"cannot parse the record of the segment, blob {name}: restore it from a backup") from None

@@ -124,7 +124,7 @@ class Batcher:
             {partition: ledger.start for partition, ledger in account.ledgers.items()},
             resource=self._config.resource,
             chain=measure.identity,
-            incarnation=account.incarnation,
+            segment_id=account.segment_id,
             reason=reason,
             now=now,
             file_format=self._format(),

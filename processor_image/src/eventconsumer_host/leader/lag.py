@@ -163,7 +163,7 @@ class Measure:
         """Record that the next batch was frozen."""
         self.state = self.state.then(manifest)
         for account in self.accounts:
-            if account.incarnation == manifest.incarnation:
+            if account.segment_id == manifest.segment_id:
                 for partition, ledger in account.ledgers.items():
                     ledger.batched(manifest.next.get(partition, ledger.start))
 
@@ -253,7 +253,7 @@ class Measure:
         if self.complete is None:
             return None
         ends = {partition: ledger.next for partition, ledger in sorted(self.ledgers.items())}
-        found = Complete(self.complete, self._tail.newest.incarnation, ends)
+        found = Complete(self.complete, self._tail.newest.segment_id, ends)
         if self._counts_all:
             return replace(found, totals=self._totals(), gaps=self._gaps())
         if self._config.batches is None:
@@ -283,19 +283,19 @@ class Measure:
         Raises:
             Damaged: The last batch belongs to no segment.
         """
-        names = [account.incarnation for account in self.accounts]
-        if last.incarnation not in names:
+        names = [account.segment_id for account in self.accounts]
+        if last.segment_id not in names:
             raise Damaged(
-                f"batch manifest {last.number} is of incarnation {last.incarnation}, which no segment of the chain "
-                "has: another program wrote it, or this host has not registered with the newest segment yet"
+                f"batch manifest {last.number} is of segment {last.segment_id}, which is not in the chain"
+                ": another program wrote it, or this host has not registered with the newest segment yet"
             )
-        del self.accounts[: names.index(last.incarnation)]
+        del self.accounts[: names.index(last.segment_id)]
 
     def _continue_from(self, record: WatermarkRecord | None) -> None:
         """Skip the files that an earlier leader counted, if the record has their totals."""
-        names = [account.incarnation for account in self.accounts]
-        if record is not None and record.totals is not None and record.incarnation in names:
-            del self.accounts[: names.index(record.incarnation)]
+        names = [account.segment_id for account in self.accounts]
+        if record is not None and record.totals is not None and record.segment_id in names:
+            del self.accounts[: names.index(record.segment_id)]
             self._counted = record
 
     def head(self, partition: str) -> int | None:
@@ -407,8 +407,8 @@ class Measure:
         """Partition -> end of the files of a segment that were counted before this host began."""
         record, last = self._counted, self.state.last
         if record is not None:
-            return record.next if record.incarnation == account.incarnation else {}
-        return last.next if last and last.incarnation == account.incarnation else {}
+            return record.next if record.segment_id == account.segment_id else {}
+        return last.next if last and last.segment_id == account.segment_id else {}
 
     def _gaps(self) -> dict[str, str]:
         """Partition -> its last gap."""

@@ -120,9 +120,9 @@ class Account:
     complete: bool = False
 
     @property
-    def incarnation(self) -> str:
+    def segment_id(self) -> str:
         """Name of the folder of the files."""
-        return self.segment.incarnation
+        return self.segment.segment_id
 
     @property
     def pending(self) -> dict[str, tuple[Slot, ...]]:

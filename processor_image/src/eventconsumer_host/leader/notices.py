@@ -65,7 +65,7 @@ def waiting(newest: Segment, partitions: Sequence[str], places: Places, *, look:
 
     def may_have(partition: str) -> bool:
         place = places.of(partition)
-        if place.incarnation != newest.incarnation:
+        if place.segment_id != newest.segment_id:
             return True
         end = ends.get(partition, -1)  # absent: no host has opened the partition yet
         return look or end > (-1 if place.next is None else place.next)
@@ -176,12 +176,12 @@ class Notifier:
     async def _start(self, partitions: Sequence[str]) -> None:
         """Start to send the notices of each partition that has some and is due."""
         segments, newest = self._tail.segments, self._tail.newest
-        ends = {name: Place(newest.incarnation, end) for name, end in newest.ends.items()}
-        first = None if self._look else Places(newest.incarnation, ends)
+        ends = {name: Place(newest.segment_id, end) for name, end in newest.ends.items()}
+        first = None if self._look else Places(newest.segment_id, ends)
         if not pace.due([_READ], self._failing, (), self._clock()):
             return
         try:
-            known = await self._cursor.read([each.incarnation for each in segments], first)
+            known = await self._cursor.read([each.segment_id for each in segments], first)
         except StorageError as error:
             self._failed(_READ, error)
             return
@@ -217,12 +217,12 @@ class Notifier:
         try:
             while _SAVE not in self._failing and (found := await self._next(partition)) is not None:
                 segment, slot = found
-                after = Place(segment.incarnation, slot.last + 1)
+                after = Place(segment.segment_id, slot.last + 1)
                 if not slot.tombstone:  # the content of a pruned file does not exist any more
                     self._oldest[partition] = slot.committed_at
                     async with self._slots:
                         if not self._cursor.has_passed(partition, after):  # another host has sent it meanwhile
-                            await self._send(segment.incarnation, partition, slot)
+                            await self._send(segment.segment_id, partition, slot)
                 self._cursor.move(partition, after)
                 self._oldest.pop(partition, None)
                 self._over(partition)
@@ -237,10 +237,10 @@ class Notifier:
             StorageError: A request failed.
         """
         segments = self._tail.segments
-        names = [segment.incarnation for segment in segments]
+        names = [segment.segment_id for segment in segments]
         while (places := self._cursor.places) is not None:
             place = places.of(partition)
-            number = names.index(place.incarnation)
+            number = names.index(place.segment_id)
             segment, later = segments[number], segments[number + 1 :]
             follower, position = segment.follower(partition), place.next
             if position is None:
@@ -250,7 +250,7 @@ class Notifier:
                 return segment, slot
             if not later:
                 return None
-            self._cursor.move(partition, Place(later[0].incarnation))
+            self._cursor.move(partition, Place(later[0].segment_id))
         return None
 
     async def _file(self, follower: Follower, position: int, later: Sequence[Segment]) -> Slot | None:
@@ -269,10 +269,10 @@ class Notifier:
             raise Damaged(f"file {chain.path(position)} is missing, so its notice cannot be sent: restore it")
         return None
 
-    async def _send(self, incarnation: str, partition: str, slot: Slot) -> None:
+    async def _send(self, segment_id: str, partition: str, slot: Slot) -> None:
         self._check()
         try:
-            await self._post(message(self._kind, self._origin, incarnation, partition, slot))
+            await self._post(message(self._kind, self._origin, segment_id, partition, slot))
         except EventConsumerError as error:
             refused = isinstance(error, NoticeFailed) and error.only_this
             self._metrics.notices.labels("refused" if refused else "failed").inc()
@@ -308,7 +308,7 @@ class Notifier:
         for segment in self._tail.segments:
             for name, end in segment.ends.items():
                 place = places.of(name)
-                if place.incarnation == segment.incarnation and place.next is not None:
+                if place.segment_id == segment.segment_id and place.next is not None:
                     pending += max(0, end - place.next)
         self._pending = min(pending, COUNT_MAX)
 

@@ -82,7 +82,7 @@ class RetentionRecord(WireDocument):
 
     chain: str = Field(description="Identity of the chain of the files.")
     written_at: AwareDatetime = Field(description="Time of the write, by the clock of the host.")
-    incarnation: str = Field(description="The segment of `partitions`.")
+    segment_id: str = Field(description="The segment of `partitions`.")
     partitions: dict[str, KeptFiles] = Field(default={}, description="By partition id.")
     removed: Removed = Removed()
 
@@ -222,7 +222,7 @@ class Retention:
         self._limits = limits
         self._chain = chain
         self._segment = tail.newest
-        self._incarnations = frozenset(segment.incarnation for segment in tail.segments)
+        self._segment_ids = frozenset(segment.segment_id for segment in tail.segments)
         self._batches = batches
         self._metrics = metrics
         self._now = now
@@ -326,7 +326,7 @@ class Retention:
         if self._config.batches is not None or state.last is not None:
             number = state.committed_number
             committed = await self._ends(state, number)
-            frozen = state.last.next if state.last and state.last.incarnation == self._segment.incarnation else {}
+            frozen = state.last.next if state.last and state.last.segment_id == self._segment.segment_id else {}
             needs = replace(needs, committed=committed, frozen=frozen, excluded=await self._excluded_by(number))
         if self._config.notices is not None and keep:
             needs = replace(needs, noticed=await self._noticed())
@@ -337,7 +337,7 @@ class Retention:
         if state.last is None or number == 0:
             return {}
         manifest = await self._batches.manifest(number) if state.open else state.last
-        return manifest.next if manifest.incarnation == self._segment.incarnation else {}
+        return manifest.next if manifest.segment_id == self._segment.segment_id else {}
 
     async def _excluded_by(self, number: int) -> frozenset[str]:
         """Paths of the files that committed batches up to this one excluded."""
@@ -362,7 +362,7 @@ class Retention:
         if record.chain != self._chain:
             return {}
         places = places_of(record).known.items()
-        newest = {name: place for name, place in places if place.incarnation == self._segment.incarnation}
+        newest = {name: place for name, place in places if place.segment_id == self._segment.segment_id}
         return {name: place.next for name, place in newest.items() if place.next is not None}
 
     async def _table_now(self) -> TableState | None:
@@ -405,7 +405,7 @@ class Retention:
             lease: Of the partition.
             due: The files that are due.
         """
-        follower, place = self._segment.follower(partition), TablePartition(self._segment.incarnation, partition)
+        follower, place = self._segment.follower(partition), TablePartition(self._segment.segment_id, partition)
         files: list[OldFile] = []
         times: list[datetime | None] = []
         size, held = 0, ""
@@ -490,8 +490,8 @@ class Retention:
         """Read the cursor."""
         blob = await self._blobs.read(self._name, RECORD_MAX_BYTES)
         self._etag = blob.info.etag if blob else None
-        newest = self._segment.incarnation
-        record = RetentionRecord(chain=self._chain, written_at=self._now(), incarnation=newest)
+        newest = self._segment.segment_id
+        record = RetentionRecord(chain=self._chain, written_at=self._now(), segment_id=newest)
         if blob is not None:
             try:
                 found = RetentionRecord.model_validate_json(blob.data)
@@ -499,15 +499,15 @@ class Retention:
                 raise Damaged(
                     f"cannot parse the cursor of retention, blob {self._name}: delete it, and hosts write it again"
                 ) from None
-            if found.chain == self._chain and found.incarnation not in self._incarnations:
+            if found.chain == self._chain and found.segment_id not in self._segment_ids:
                 raise Damaged(
                     f"the cursor of retention, blob {self._name}, names a segment that this host does not know: the "
                     "host registers with it soon, or another program wrote the blob"
                 )
             if found.chain == self._chain:
                 record = found
-            if found.incarnation != newest:
-                record = record.model_copy(update={"incarnation": newest, "partitions": {}})
+            if found.segment_id != newest:
+                record = record.model_copy(update={"segment_id": newest, "partitions": {}})
         self._record = record
         return record
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from random import Random
 
 from eventconsumer_api.wire.host_config import HostConfig
-from eventconsumer_api.wire.identity import HubSegment
+from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host.batch.log import BatchLog
 from eventconsumer_host.leader.tail import Tail, segments_of
 from eventconsumer_host.leader.task import Partitions, View
@@ -65,7 +65,7 @@ def view_of(partitions: Partitions) -> View:
 
 
 def stage_of(
-    config: HostConfig, hub: Hub, info: HubInfo, segments: Sequence[HubSegment], blobs: BlobStore, *, chain: str = ""
+    config: HostConfig, hub: Hub, info: HubInfo, segments: Sequence[SegmentRecord], blobs: BlobStore, *, chain: str = ""
 ) -> Stage:
     """The surroundings of tasks in a process that is no host: the probe, or a command. Sends no request.
 

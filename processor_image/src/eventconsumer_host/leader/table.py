@@ -94,7 +94,7 @@ class Committer:
             if registration is None:
                 break
             await self._commit(registration.content(self._log.root, self._now()))
-        self._ended.update(segment.incarnation for segment in self._tail.segments[:-1])
+        self._ended.update(segment.segment_id for segment in self._tail.segments[:-1])
         await self._write_checkpoint()
 
     @property
@@ -127,7 +127,7 @@ class Committer:
             async with limit:
                 await self._take(segment, partition)
 
-        wanted = [segment for segment in self._tail.segments if segment.incarnation not in self._ended]
+        wanted = [segment for segment in self._tail.segments if segment.segment_id not in self._ended]
         looks = (look(segment, partition) for segment in wanted for partition in partitions)
         results = await asyncio.gather(*looks, return_exceptions=True)
         for failed in (result for result in results if isinstance(result, BaseException)):
@@ -136,7 +136,7 @@ class Committer:
     async def _take(self, segment: Segment, partition: str) -> None:
         """Take the files of a partition after the last one that waits."""
         follower = segment.follower(partition)
-        place = TablePartition(segment.incarnation, partition)
+        place = TablePartition(segment.segment_id, partition)
         waiting = self._waiting.setdefault(place, deque())
         position = waiting[-1].last + 1 if waiting else await self._position(place, follower)
         if position is None:

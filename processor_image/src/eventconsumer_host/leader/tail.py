@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from eventconsumer_api.wire.host_config import HostConfig
-from eventconsumer_api.wire.identity import HubSegment
+from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host.leader.task import View
 from eventconsumer_host.sink.chains import chains_of
 from eventconsumer_host.sink.slots import Chain, Slot
@@ -143,12 +143,12 @@ class Segment:
     """The files of one segment of the chain.
 
     Attributes:
-        incarnation: Name of their folder.
+        segment_id: Name of their folder.
         followers: By partition, for partitions that a task has asked for.
     """
 
-    def __init__(self, incarnation: str, chain: Callable[[str], Chain], now: Callable[[], datetime]) -> None:
-        self.incarnation = incarnation
+    def __init__(self, segment_id: str, chain: Callable[[str], Chain], now: Callable[[], datetime]) -> None:
+        self.segment_id = segment_id
         self.followers: dict[str, Follower] = {}
         self._chain = chain
         self._now = now
@@ -166,10 +166,10 @@ class Segment:
 
 
 def segments_of(
-    config: HostConfig, info: HubInfo, segments: Sequence[HubSegment], blobs: BlobStore, now: Callable[[], datetime]
+    config: HostConfig, info: HubInfo, segments: Sequence[SegmentRecord], blobs: BlobStore, now: Callable[[], datetime]
 ) -> list[Segment]:
     """The files of each segment, the newest last; sends no request."""
-    return [Segment(each.incarnation, chains_of(config, info, each, blobs), now) for each in segments]
+    return [Segment(each.segment_id, chains_of(config, info, each, blobs), now) for each in segments]
 
 
 @dataclass(frozen=True, slots=True)

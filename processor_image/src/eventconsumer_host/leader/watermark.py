@@ -49,7 +49,7 @@ class Complete:
 
     Attributes:
         files: All events that were enqueued before are in files.
-        incarnation: The newest segment.
+        segment_id: The newest segment.
         next: Partition id -> end of its files.
         commits: All events that were enqueued before are in committed batches; None: unknown.
         batch: The last committed batch; None: unknown.
@@ -58,7 +58,7 @@ class Complete:
     """
 
     files: datetime
-    incarnation: str
+    segment_id: str
     next: Mapping[str, int]
     commits: datetime | None = None
     batch: int | None = None
@@ -164,7 +164,7 @@ def merged(known: WatermarkRecord | None, complete: Complete, chain: str, now: d
             chain=chain,
             written_at=now,
             files=files,
-            incarnation=complete.incarnation,
+            segment_id=complete.segment_id,
             next=dict(complete.next),
             totals=complete.totals,
             gaps=dict(complete.gaps) if complete.gaps else None,

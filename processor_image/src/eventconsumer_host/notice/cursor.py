@@ -28,13 +28,13 @@ class NoticesRecord(WireDocument):
 
     chain: str = Field(description="Identity of the chain of the files.")
     written_at: AwareDatetime = Field(description="Time of the write, by the clock of the host.")
-    incarnation: str = Field(description="The segment of all partitions that are not in `segments`.")
+    segment_id: str = Field(description="The segment of all partitions that are not in `segments`.")
     next: dict[str, int] = Field(
         description="Partition id -> start of the first file without an acknowledged notice; absent: the first file of "
         "the segment."
     )
     segments: dict[str, str] = Field(
-        default={}, description="Partition id -> incarnation of its segment, if it is not `incarnation`."
+        default={}, description="Partition id -> id of its segment, if it is not `segmentId`."
     )
 
 
@@ -43,11 +43,11 @@ class Place:
     """The first file of a partition without an acknowledged notice.
 
     Attributes:
-        incarnation: Its segment; all notices of earlier segments are acknowledged.
+        segment_id: Its segment; all notices of earlier segments are acknowledged.
         next: Its start; None: the first file of the segment.
     """
 
-    incarnation: str
+    segment_id: str
     next: int | None = None
 
 
@@ -56,16 +56,16 @@ class Places:
     """The places of all partitions.
 
     Attributes:
-        incarnation: The segment in which other partitions begin, those that have no place yet.
+        segment_id: The segment in which other partitions begin, those that have no place yet.
         known: Partition id -> place.
     """
 
-    incarnation: str
+    segment_id: str
     known: Mapping[str, Place] = field(default_factory=dict)
 
     def of(self, partition: str) -> Place:
         """The place of a partition."""
-        return self.known.get(partition) or Place(self.incarnation)
+        return self.known.get(partition) or Place(self.segment_id)
 
     def moved(self, partition: str, place: Place) -> "Places":
         """These places, with another one of a partition."""
@@ -78,15 +78,15 @@ def later(one: Place, other: Place, order: Sequence[str]) -> Place:
     Args:
         one: A place.
         other: A place.
-        order: The incarnations of the segments, the newest last.
+        order: The ids of the segments, the newest last.
     """
-    return max(one, other, key=lambda place: (order.index(place.incarnation), -1 if place.next is None else place.next))
+    return max(one, other, key=lambda place: (order.index(place.segment_id), -1 if place.next is None else place.next))
 
 
 def joined(stored: Places, known: Places, order: Sequence[str]) -> Places:
     """PURE: the places in storage, and later ones that this host knows to be acknowledged."""
     found = {name: later(stored.of(name), place, order) for name, place in known.known.items()}
-    return Places(stored.incarnation, {**stored.known, **found})
+    return Places(stored.segment_id, {**stored.known, **found})
 
 
 def parsed(data: bytes) -> NoticesRecord:
@@ -97,10 +97,10 @@ def parsed(data: bytes) -> NoticesRecord:
 def places_of(record: NoticesRecord) -> Places:
     """PURE: the places that a record names."""
     known = {
-        name: Place(record.segments.get(name, record.incarnation), record.next.get(name))
+        name: Place(record.segments.get(name, record.segment_id), record.next.get(name))
         for name in record.next.keys() | record.segments.keys()
     }
-    return Places(record.incarnation, known)
+    return Places(record.segment_id, known)
 
 
 def record_of(places: Places, chain: str, now: datetime) -> NoticesRecord:
@@ -109,9 +109,9 @@ def record_of(places: Places, chain: str, now: datetime) -> NoticesRecord:
     return NoticesRecord(
         chain=chain,
         written_at=now,
-        incarnation=places.incarnation,
+        segment_id=places.segment_id,
         next={name: place.next for name, place in known if place.next is not None},
-        segments={name: place.incarnation for name, place in known if place.incarnation != places.incarnation},
+        segments={name: place.segment_id for name, place in known if place.segment_id != places.segment_id},
     )
 
 
@@ -160,7 +160,7 @@ class Cursor:
         """Read the cursor, if this host does not have it; returns whether there is one.
 
         Args:
-            order: The incarnations of the segments, the newest last.
+            order: The ids of the segments, the newest last.
             begin: Where a new cursor begins; None: do not begin one.
 
         Raises:
@@ -174,7 +174,7 @@ class Cursor:
         record = self._parsed(blob.data) if blob else None
         if record is not None and record.chain == self._chain:
             stored = places_of(record)
-            segments = {stored.incarnation, *(place.incarnation for place in stored.known.values())}
+            segments = {stored.segment_id, *(place.segment_id for place in stored.known.values())}
             if not segments <= set(order):
                 raise Damaged(
                     f"the cursor of notices, blob {self._name}, names a segment that this host does not know. If no "

@@ -42,17 +42,17 @@ class Message:
     body: bytes
 
 
-def message(kind: NoticeFormat, origin: Origin, incarnation: str, partition: str, slot: Slot) -> Message:
+def message(kind: NoticeFormat, origin: Origin, segment_id: str, partition: str, slot: Slot) -> Message:
     """The notice about a file. The same file always has the same notice, so that receivers can drop repeated ones.
 
     Args:
         kind: Its format.
         origin: The consumer.
-        incarnation: The segment of the file.
+        segment_id: The segment of the file.
         partition: Partition id of the file.
         slot: The file; no tombstone.
     """
-    identity = f"{origin.chain}/{incarnation}/{partition}/{slot.start}"
+    identity = f"{origin.chain}/{segment_id}/{partition}/{slot.start}"
     earliest = slot.enqueued.earliest if slot.enqueued else slot.last_enqueued_time
     latest = slot.enqueued.latest if slot.enqueued else slot.last_enqueued_time
     data = {

@@ -1,7 +1,7 @@
 """The layout of Event Hubs Capture: data files named by time, and a commit record in the slot of each.
 
     <prefix>/<Namespace>/<EventHub>/<PartitionId>/<Y>/<M>/<D>/<h>/<m>/<s>.avro    the events
-    <prefix>/inc=<incarnation>/partition=<p>/from=<20 digits>.json                the slot: which file, and its facts
+    <prefix>/segment=<segment>/partition=<p>/from=<20 digits>.json                the slot: which file, and its facts
 
 Two writers use different names for their data files, because the names contain a time. So the commit record decides
 between them: it is written after the data file, and only if no record exists. A data file without a record is not part
@@ -43,7 +43,7 @@ class CaptureChain(Chain):
         self,
         blobs: BlobStore,
         prefix: str,
-        incarnation: str,
+        segment_id: str,
         partition: str,
         hub: HubInfo,
         *,
@@ -53,7 +53,7 @@ class CaptureChain(Chain):
     ) -> None:
         """Create a chain; see `Chain`."""
         super().__init__(
-            blobs, prefix, incarnation, partition, suffix=".json", opening=opening, successor=successor, now=now
+            blobs, prefix, segment_id, partition, suffix=".json", opening=opening, successor=successor, now=now
         )
         self._stem = f"{prefix}/{namespace_name(hub.namespace)}/{hub.name}/{partition}"
         self._file: _DataFile | None = None

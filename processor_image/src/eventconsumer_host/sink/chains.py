@@ -6,7 +6,7 @@ from datetime import datetime
 
 from eventconsumer_api.v1alpha1 import FileFormat, FileLayout
 from eventconsumer_api.wire.host_config import HostConfig
-from eventconsumer_api.wire.identity import HubSegment, segment_name
+from eventconsumer_api.wire.identity import SegmentRecord, segment_name
 from eventconsumer_host.sink.slots import Chain, utc_now
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.blobs import BlobStore
@@ -15,7 +15,7 @@ SUFFIXES = {FileFormat.PARQUET: ".parquet", FileFormat.AVRO: ".avro"}
 
 
 def chains_of(
-    config: HostConfig, info: HubInfo, segment: HubSegment, blobs: BlobStore, now: Callable[[], datetime] = utc_now
+    config: HostConfig, info: HubInfo, segment: SegmentRecord, blobs: BlobStore, now: Callable[[], datetime] = utc_now
 ) -> Callable[[str], Chain]:
     """A factory of chains, by partition id.
 
@@ -30,7 +30,7 @@ def chains_of(
     successor = segment_name(prefix, segment.number + 1)
 
     def chain(partition: str) -> Chain:
-        place, opening = (blobs, prefix, segment.incarnation, partition), segment.breaks.get(partition)
+        place, opening = (blobs, prefix, segment.segment_id, partition), segment.breaks.get(partition)
         if files.layout is FileLayout.CAPTURE:
             from eventconsumer_host.sink.capture import CaptureChain  # with the encoder of its empty files
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_api.wire.host_config import HostConfig
-from eventconsumer_api.wire.identity import HubSegment
+from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host.sink import avro, parquet
 from eventconsumer_host.sink.chains import chains_of
 from eventconsumer_host.sink.row_chunks import Encoder
@@ -16,7 +16,7 @@ from eventconsumer_storage.blobs import BlobStore
 
 
 def files_of(
-    config: HostConfig, info: HubInfo, segment: HubSegment, blobs: BlobStore, now: Callable[[], datetime] = utc_now
+    config: HostConfig, info: HubInfo, segment: SegmentRecord, blobs: BlobStore, now: Callable[[], datetime] = utc_now
 ) -> tuple[Encoder, Callable[[str], Chain]]:
     """The encoder and the chains of a consumer's files.
 
@@ -28,10 +28,10 @@ def files_of(
         now: Wall clock, in UTC.
 
     Returns:
-        The encoder, which adds the hub and the incarnation to a file's metadata; and a factory of chains by partition.
+        The encoder, which adds the hub and the segment to a file's metadata; and a factory of chains by partition.
     """
     encode = parquet.encode if config.files.format is FileFormat.PARQUET else avro.encode
-    hub = {"hub": f"{info.namespace}/{info.name}", "incarnation": segment.incarnation}
+    hub = {"hub": f"{info.namespace}/{info.name}", "segment": segment.segment_id}
 
     def encoder(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Iterator[bytes]:
         return encode(batches, partition, {**facts, **hub})

@@ -132,7 +132,7 @@ class Slot:
         return EventMark(sequence_number=self.last, offset=self.last_offset, enqueued_time=self.last_enqueued_time)
 
 
-def incarnation(hub: HubInfo, segment: int = 1) -> str:
+def segment_id(hub: HubInfo, segment: int = 1) -> str:
     """16 hexadecimal digits that name the folder of a segment's files.
 
     Args:
@@ -156,7 +156,7 @@ class Chain:
         self,
         blobs: BlobStore,
         prefix: str,
-        incarnation: str,
+        segment_id: str,
         partition: str,
         *,
         suffix: str = ".parquet",
@@ -169,7 +169,7 @@ class Chain:
         Args:
             blobs: The container.
             prefix: Folder of the consumer's files.
-            incarnation: The incarnation of the segment.
+            segment_id: Id of the segment.
             partition: Partition id.
             suffix: Suffix of the slot names.
             opening: Where the partition starts in this segment; None in the first segment.
@@ -180,8 +180,8 @@ class Chain:
         self.opening = opening
         self._successor = successor
         self._blobs = blobs
-        self._folder = f"{prefix}/inc={incarnation}/partition={partition}/from="
-        self._genesis = f"{prefix}/_genesis/{incarnation}/{partition}.json"
+        self._folder = f"{prefix}/segment={segment_id}/partition={partition}/from="
+        self._genesis = f"{prefix}/_genesis/{segment_id}/{partition}.json"
         self._suffix = suffix
         self._now = now
 

@@ -97,7 +97,7 @@ def checkpoint_name(version: int) -> str:
 class TablePartition:
     """One partition of one segment of the chain."""
 
-    incarnation: str
+    segment_id: str
     partition: str
 
 
@@ -148,7 +148,7 @@ class TableState:
 
     def covered(self, chain: str, place: TablePartition) -> int | None:
         """The last sequence number of a partition that the table covers; None: none yet."""
-        return self.transactions.get(_application(chain, place.incarnation, place.partition))
+        return self.transactions.get(_application(chain, place.segment_id, place.partition))
 
     def total(self, chain: str, what: str) -> int:
         """The total of `files` or `events` that the table covers, all partitions."""
@@ -275,7 +275,7 @@ class Registration:
             (_application(self.chain, what), total) for what, total in (("files", self.files), ("events", self.events))
         )
         ends = (
-            (_application(self.chain, place.incarnation, place.partition), slots[-1].last)
+            (_application(self.chain, place.segment_id, place.partition), slots[-1].last)
             for place, slots in self.slots.items()
         )
         for application, version in (*totals, *ends):

@@ -24,7 +24,7 @@ from datetime import UTC, datetime, timedelta
 
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_api.wire.host_config import HostConfig
-from eventconsumer_api.wire.identity import EventMark, HubSegment, PartitionBreak
+from eventconsumer_api.wire.identity import EventMark, PartitionBreak, SegmentRecord
 from eventconsumer_host.errors import HubUnreachable
 from eventconsumer_host.identity.records import lease_record, read_chain, restore_lease_record
 from eventconsumer_host.identity.segments import name_of, write
@@ -33,7 +33,7 @@ from eventconsumer_host.lease.model import Lease
 from eventconsumer_host.partition import marks
 from eventconsumer_host.partition.checkpoint import Resume, begin, mark_at, starting_genesis, walk, with_number
 from eventconsumer_host.sink.formats import files_of
-from eventconsumer_host.sink.slots import Chain, Genesis, Slot, incarnation
+from eventconsumer_host.sink.slots import Chain, Genesis, Slot, segment_id
 from eventconsumer_host.source.batch import EventBatch
 from eventconsumer_host.source.first import first_from
 from eventconsumer_host.source.hub import Hub, HubInfo, PartitionInfo
@@ -128,7 +128,7 @@ class Accepting:
     info: HubInfo
     sink: BlobStore
     lease_blobs: BlobStore
-    segments: Sequence[HubSegment]
+    segments: Sequence[SegmentRecord]
     leases: Mapping[str, Lease]
     decode: Decode = decode
     reposition: bool = False
@@ -143,7 +143,7 @@ class Accepting:
         newest = self.segments[-1]
         return [await self._examine(self._chain(partition, newest)) for partition in self.info.partition_ids]
 
-    async def accept(self, now: datetime) -> tuple[HubSegment, list[Ends]]:
+    async def accept(self, now: datetime) -> tuple[SegmentRecord, list[Ends]]:
         """End the newest segment in every partition, and write the next one.
 
         Args:
@@ -159,9 +159,9 @@ class Accepting:
         """
         ends = [await self._end(partition) for partition in self.info.partition_ids]
         number = self.segments[-1].number + 1
-        segment = HubSegment(
+        segment = SegmentRecord(
             number=number,
-            incarnation=incarnation(self.info, number),
+            segment_id=segment_id(self.info, number),
             hub=name_of(self.info),
             breaks={
                 end.partition: PartitionBreak(
@@ -188,7 +188,7 @@ class Accepting:
             record = lease_record(self.config, self.info, name, account, now, spelling=spelling)
             await restore_lease_record(self.lease_blobs, store.folder, record)
 
-    def _chain(self, partition: str, segment: HubSegment) -> Chain:
+    def _chain(self, partition: str, segment: SegmentRecord) -> Chain:
         return files_of(self.config, self.info, segment, self.sink)[1](partition)
 
     def _lease(self, partition: str) -> Lease:

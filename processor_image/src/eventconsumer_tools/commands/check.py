@@ -490,7 +490,7 @@ async def check_letters(store: BlobStore, prefix: str, checks: Checks) -> None:
     if not segments:
         checks.passed(LETTERS, "no host has registered yet")
         return
-    folder = LetterFolder(prefix, segments[-1].incarnation)
+    folder = LetterFolder(prefix, segments[-1].segment_id)
     names = map(folder.parse, [info.name for info in await store.list(folder.letters, limit=LETTERS_LISTED)])
     found = [name[1] for name in names if name is not None]
     if not found:

@@ -73,7 +73,7 @@ def folder_of(consumer: Consumer) -> LetterFolder | None:
     """The folder of the newest segment; None: no host has registered yet."""
     if consumer.segment is None:
         return None
-    return LetterFolder(consumer.config.sink.prefix, consumer.segment.incarnation)
+    return LetterFolder(consumer.config.sink.prefix, consumer.segment.segment_id)
 
 
 async def find(consumer: Consumer, folder: LetterFolder, selected: Selection) -> Found:

@@ -76,7 +76,7 @@ async def read(
     Raises:
         StorageError: A request failed.
     """
-    era = "" if consumer.segment is None else consumer.segment.incarnation
+    era = "" if consumer.segment is None else consumer.segment.segment_id
     prefix = consumer.config.sink.prefix
     newest = Newest(limit)
     if era:
@@ -96,7 +96,7 @@ async def read(
         container=consumer.config.sink.container,
         prefix=prefix,
         hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
-        incarnation=era,
+        segment_id=era,
         files=rows,
         totals=newest.totals,
         shown=len(rows),
@@ -136,7 +136,7 @@ async def files(
         return DONE
     say(
         f"no matching files in {report.container}/{report.prefix}"
-        + ("" if report.incarnation else ": no host has registered yet")
+        + ("" if report.segment_id else ": no host has registered yet")
     )
     return NOTHING
 

@@ -87,7 +87,7 @@ class FilesReport(Report):
     container: str
     prefix: str
     hub: HubName
-    incarnation: str = Field(description="Empty: no host has registered yet.")
+    segment_id: str = Field(description="Empty: no host has registered yet.")
     files: list[FileRow] = Field(default=[])
     totals: FileTotals = FileTotals()
     shown: int = Field(default=0, description="Length of `files`.")

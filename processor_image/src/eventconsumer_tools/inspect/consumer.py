@@ -10,7 +10,7 @@ from pathlib import Path
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_api.wire.host_config import HostConfig
-from eventconsumer_api.wire.identity import HubSegment, lease_prefix
+from eventconsumer_api.wire.identity import SegmentRecord, lease_prefix
 from eventconsumer_host import problems
 from eventconsumer_host.configuration import read_config
 from eventconsumer_host.credentials import hub_access
@@ -45,7 +45,7 @@ class Consumer:
     config: HostConfig
     host: str
     hub_name: str
-    segments: tuple[HubSegment, ...]
+    segments: tuple[SegmentRecord, ...]
     sink: BlobStore
     leases: BlobStore
     walk: Walk
@@ -53,7 +53,7 @@ class Consumer:
     hub: Hub | None = None
 
     @property
-    def segment(self) -> HubSegment | None:
+    def segment(self) -> SegmentRecord | None:
         """The newest segment, which hosts drain into."""
         return self.segments[-1] if self.segments else None
 

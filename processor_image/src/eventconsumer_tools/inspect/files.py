@@ -14,18 +14,18 @@ _SLOT = re.compile(r"partition=([^/]+)/from=(\d{20})\.(?:parquet|avro|json)")
 _DEAD_LETTER = re.compile(r"partition=([^/]+)/seq=(\d{20})\.json")
 
 
-async def slots(walk: Walk, prefix: str, incarnation: str) -> AsyncIterator[tuple[str, int, BlobInfo]]:
+async def slots(walk: Walk, prefix: str, segment_id: str) -> AsyncIterator[tuple[str, int, BlobInfo]]:
     """Partition, start and blob of all slots of a segment.
 
     Args:
         walk: The container of the files.
         prefix: Their folder.
-        incarnation: Of the segment.
+        segment_id: Of the segment.
 
     Raises:
         StorageError: A request failed.
     """
-    folder = f"{prefix}/inc={incarnation}/"
+    folder = f"{prefix}/segment={segment_id}/"
     async for info in walk(folder):
         if name := _SLOT.fullmatch(info.name, len(folder)):
             yield name[1], int(name[2]), info
@@ -52,18 +52,18 @@ def file_in(info: BlobInfo, start: int) -> Slot:
         raise Damaged(f"commit record {info.name} names no file ({error!r} in its metadata): restore it") from None
 
 
-async def dead_letters(walk: Walk, prefix: str, incarnation: str) -> dict[str, list[int]]:
+async def dead_letters(walk: Walk, prefix: str, segment_id: str) -> dict[str, list[int]]:
     """Sequence numbers of the dead letters of a segment by partition, ascending.
 
     Args:
         walk: The container of the files.
         prefix: Their folder.
-        incarnation: Of the segment.
+        segment_id: Of the segment.
 
     Raises:
         StorageError: A request failed.
     """
-    folder = f"{prefix}/_deadletters/inc={incarnation}/"
+    folder = f"{prefix}/_deadletters/segment={segment_id}/"
     found: defaultdict[str, list[int]] = defaultdict(list)
     async for info in walk(folder):
         if name := _DEAD_LETTER.fullmatch(info.name, len(folder)):

@@ -4,7 +4,7 @@ from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.identity import ChainRecord, LeaseRecord, chain_identity
 from eventconsumer_host.identity import records
 from eventconsumer_host.identity.records import Stored
-from eventconsumer_host.sink.slots import incarnation, utc_now
+from eventconsumer_host.sink.slots import segment_id, utc_now
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import NotFound
@@ -33,5 +33,5 @@ def expected_lease_record(config: HostConfig, info: HubInfo, chain: str, account
         account: Name of the storage account of the files.
     """
     sink = config.sink
-    chain = chain or chain_identity(account, sink.container, sink.prefix, incarnation(info))
+    chain = chain or chain_identity(account, sink.container, sink.prefix, segment_id(info))
     return records.lease_record(config, info, chain, account, utc_now(), spelling="")

@@ -28,7 +28,7 @@ from eventconsumer_host.identity.segments import current, list_segments
 from eventconsumer_host.lease.layouts import checkpoint_store
 from eventconsumer_host.lease.model import Checkpoint, Lease
 from eventconsumer_host.lease.store import CheckpointStore
-from eventconsumer_host.sink.slots import Draft, incarnation, utc_now
+from eventconsumer_host.sink.slots import Draft, segment_id, utc_now
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import Unavailable
@@ -188,16 +188,16 @@ async def test_files_are_listed_newest_last_with_their_dead_letters(make: Make) 
     shop = make()
     await shop.drain("0", 9, 19)
     await shop.drain("1", 4)
-    era = incarnation(INFO)
+    era = segment_id(INFO)
     for number in (12, 15):
-        await shop.world.blobs.put(f"p/_deadletters/inc={era}/partition=0/seq={number:020d}.json", b"{}")
+        await shop.world.blobs.put(f"p/_deadletters/segment={era}/partition=0/seq={number:020d}.json", b"{}")
     report = await files.read(shop.consumer)
     assert (report.totals.files, report.totals.events, report.totals.dead_letters) == (3, 25, 2)
     by_start = {(row.partition, row.first_sequence_number): row for row in report.files}
     assert {place: row.dead_letters for place, row in by_start.items()} == {("0", 0): 0, ("0", 10): 2, ("1", 0): 0}
     assert [row.modified for row in report.files] == sorted(row.modified for row in report.files)
     assert [row.name for row in report.files if row.partition == "1"] == [
-        f"p/inc={era}/partition=1/from={0:020d}.parquet"
+        f"p/segment={era}/partition=1/from={0:020d}.parquet"
     ]
     assert (await files.read(shop.consumer, ["1"])).totals.events == 5
     later = datetime.now(UTC) + timedelta(days=4000)
@@ -210,7 +210,7 @@ ALL = Selection()
 
 async def letters(shop: Shop, *places: tuple[str, int], error: str = "ValueError") -> DeadLetters:
     """A host writes dead letters."""
-    found = DeadLetters(shop.world.blobs, "drained", "p", incarnation(INFO), "shop:Shop")
+    found = DeadLetters(shop.world.blobs, "drained", "p", segment_id(INFO), "shop:Shop")
     for partition, number in places:
         event = Event(number, f"{number}", CREATED, None, b"body %d" % number, {"a": "b"}, {}, None, None, None)
         context = PartitionContext(
@@ -226,7 +226,7 @@ async def test_dead_letters_are_listed_and_shown(make: Make) -> None:
     assert await deadletters.read_one(shop.consumer, "0", 5) is None
     await shop.drain("0", 9)
     await letters(shop, ("1", 3), ("0", 7), ("0", 5))
-    await shop.world.blobs.put(f"p/_deadletters/inc={incarnation(INFO)}/partition=0/seq={6:020d}.json", b"edited")
+    await shop.world.blobs.put(f"p/_deadletters/segment={segment_id(INFO)}/partition=0/seq={6:020d}.json", b"edited")
     report = await deadletters.read(shop.consumer, ALL)
     assert [(row.partition, row.sequence_number) for row in report.letters] == [("0", 5), ("0", 7), ("1", 3)]
     assert (report.total, report.shown) == (4, 3)
@@ -274,7 +274,7 @@ async def test_a_redrive_is_requested_for_each_letter_whose_event_can_be_passed(
     ]
     assert (plan.dry_run, plan.done, plan.refused, plan.remaining) == (True, False, False, 1)
     assert "1 letters stay: their events cannot be decoded" in plan.why
-    folder = LetterFolder("p", incarnation(INFO))
+    folder = LetterFolder("p", segment_id(INFO))
     assert await shop.world.blobs.list(folder.requests) == []
     done = await deadletters.redrive(shop.consumer, Selection(["0"], [5]), yes=True)
     assert (done.done, len(done.steps)) == (True, 1)
@@ -297,7 +297,7 @@ async def test_a_redrive_is_refused_where_no_handler_could_take_it(
     plan = await deadletters.redrive(shop.consumer, ALL, yes=True)
     assert (plan.refused, plan.done, plan.steps) == (True, False, [])
     assert why in plan.why and plan.remedy
-    assert await shop.world.blobs.list(LetterFolder("p", incarnation(INFO)).requests) == []
+    assert await shop.world.blobs.list(LetterFolder("p", segment_id(INFO)).requests) == []
 
 
 async def test_dropped_letters_are_recorded_and_removed_with_their_requests(make: Make) -> None:
@@ -316,7 +316,7 @@ async def test_dropped_letters_are_recorded_and_removed_with_their_requests(make
     record = await shop.world.blobs.read(done.record, 10_000)
     assert record is not None
     assert json.loads(record.data)["letters"] == {"0": [5, 7]}
-    folder = LetterFolder("p", incarnation(INFO))
+    folder = LetterFolder("p", segment_id(INFO))
     left = {info.name for info in await shop.world.blobs.list("p/_deadletters/")}
     assert left == {folder.letter("1", 3), folder.request("1", 3), done.record}
     assert (await deadletters.drop(shop.consumer, Selection(["0"]), yes=True)).record is None, "there is none"
@@ -326,7 +326,7 @@ async def test_a_letter_that_a_host_changes_during_the_command_is_not_dropped(ma
     shop = make(**HANDLER)
     await shop.drain("0", 9)
     await letters(shop, ("0", 5), ("0", 7))
-    walk, folder = shop.consumer.walk, LetterFolder("p", incarnation(INFO))
+    walk, folder = shop.consumer.walk, LetterFolder("p", segment_id(INFO))
 
     async def overtaken(prefix: str) -> AsyncIterator[BlobInfo]:
         found = [info async for info in walk(prefix)]
@@ -528,7 +528,7 @@ async def claimed(shop: Shop, *, leases_too: bool = True) -> str:
     """Claim chain and leases as a host of this consumer does; the identity of the chain."""
     config, sink, store = shop.consumer.config, shop.world.other, shop.store()
     times = Times(utc_now, shop.world.clock)
-    chain = await claim_chain(config, incarnation(INFO), store, sink, times)
+    chain = await claim_chain(config, segment_id(INFO), store, sink, times)
     if leases_too:
         found = Leases(store, sink)
         await claim_leases(config, shop.hub, INFO, chain=chain, leases=found, sink=sink, times=times)
@@ -704,7 +704,7 @@ async def test_a_new_segment_begins_once_nobody_reads(make: Make) -> None:
     assert (done.done, done.segment) == (True, 2)
     segments = await list_segments(shop.world.blobs, "p")
     assert {partition: each.start for partition, each in segments[1].breaks.items()} == {"0": 90, "1": 0}
-    assert segments[1].incarnation != segments[0].incarnation
+    assert segments[1].segment_id != segments[0].segment_id
 
 
 async def test_a_lost_record_of_leases_is_restored_before_the_new_segment(make: Make) -> None:

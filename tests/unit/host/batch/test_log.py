@@ -88,7 +88,7 @@ def test_successive_batches_cover_every_file_once(
             taken = {p: len(found) for p, found in pending.items()}
         part = {p: found[: taken[p]] for p, found in pending.items() if taken[p]}
         last = manifests[-1] if manifests else None
-        manifests.append(freeze(last, part, starts, **OF, incarnation="era", reason="Files", now=NOW))
+        manifests.append(freeze(last, part, starts, **OF, segment_id="era", reason="Files", now=NOW))
         pending = {p: found[taken[p] :] for p, found in pending.items()}
     assert [manifest.number for manifest in manifests] == list(range(1, len(manifests) + 1))
     for partition, found in slots.items():
@@ -111,7 +111,7 @@ async def test_a_new_leader_restores_open_and_committed_batches() -> None:
     blobs = FakeBlobStore(virtual_clock)
     log = BatchLog(blobs, "p")
     assert await log.restore() == BatchState()
-    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, segment_id="e", reason="Age", now=NOW)
     assert await log.freeze(one) == one
     state = await log.restore()
     assert (opened(state), state.committed_number, state.processed_files) == ([1], 0, 0)
@@ -120,7 +120,7 @@ async def test_a_new_leader_restores_open_and_committed_batches() -> None:
     assert (opened(state), state.committed_number, state.processed_files, state.committed_reason) == ([], 1, 1, "Age")
     assert state.processed_bytes == 50
     assert state.commit is not None and (state.commit.number, state.commit.application) == (1, "app")
-    two = freeze(one, {"0": [slot(5, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Files", now=NOW)
+    two = freeze(one, {"0": [slot(5, 5)]}, {"0": 0}, **OF, segment_id="e", reason="Files", now=NOW)
     await log.freeze(two)
     found = await BatchLog(blobs, "p").restore()
     assert (opened(found), found.committed_number, found.processed_files, found.committed_reason) == ([2], 1, 1, "Age")
@@ -132,7 +132,7 @@ async def frozen(blobs: FakeBlobStore, count: int) -> None:
     last = None
     for number in range(count):
         files = {"0": [slot(number * 5, 5)]}
-        last = freeze(last, files, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW, parallel=True)
+        last = freeze(last, files, {"0": 0}, **OF, segment_id="e", reason="Age", now=NOW, parallel=True)
         await BatchLog(blobs, "p").freeze(last)
 
 
@@ -212,8 +212,8 @@ async def test_a_claim_is_not_published_and_a_lost_commit_before_is_named() -> N
 @virtual
 async def test_two_leaders_agree_on_the_first_manifest() -> None:
     blobs = FakeBlobStore(virtual_clock)
-    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
-    other = freeze(None, {"0": [slot(0, 9)]}, {"0": 0}, **OF, incarnation="e", reason="Files", now=NOW)
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, segment_id="e", reason="Age", now=NOW)
+    other = freeze(None, {"0": [slot(0, 9)]}, {"0": 0}, **OF, segment_id="e", reason="Files", now=NOW)
     assert await BatchLog(blobs, "p").freeze(one) == one
     assert await BatchLog(blobs, "p").freeze(other) == one
 
@@ -222,7 +222,7 @@ async def test_two_leaders_agree_on_the_first_manifest() -> None:
 async def test_a_manifest_whose_answer_was_lost_counts() -> None:
     blobs = FakeBlobStore(virtual_clock)
     blobs.faults.append(Fault("put", applied=True))
-    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, segment_id="e", reason="Age", now=NOW)
     assert await BatchLog(blobs, "p").freeze(one) == one
 
 
@@ -230,7 +230,7 @@ async def test_a_manifest_whose_answer_was_lost_counts() -> None:
 async def test_a_manifest_that_was_not_written_is_no_damage() -> None:
     blobs = FakeBlobStore(virtual_clock)
     blobs.faults.append(Fault("put"))
-    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, segment_id="e", reason="Age", now=NOW)
     with pytest.raises(Unavailable):
         await BatchLog(blobs, "p").freeze(one)
     assert await BatchLog(blobs, "p").freeze(one) == one
@@ -297,14 +297,14 @@ async def test_a_damaged_manifest_is_named() -> None:
 async def test_a_commit_record_that_cannot_be_read_counts_and_is_named_until_it_can(data: bytes, why: str) -> None:
     blobs = FakeBlobStore(virtual_clock)
     log = BatchLog(blobs, "p")
-    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, segment_id="e", reason="Age", now=NOW)
     await log.freeze(one)
     await blobs.put(commit_name("p", 1), data)
     for state in (await log.poll(BatchState().then(one)), await log.restore()):
         assert (opened(state), state.committed_number, state.commit) == ([], 1, None)
         assert state.damage is not None and why in str(state.damage)
         assert "_commits/0000000001.json" in str(state.damage)
-    two = freeze(one, {"0": [slot(5, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
+    two = freeze(one, {"0": [slot(5, 5)]}, {"0": 0}, **OF, segment_id="e", reason="Age", now=NOW)
     await log.freeze(two)
     state = await log.restore()
     assert (opened(state), state.committed_number) == ([2], 1)
@@ -323,7 +323,7 @@ async def test_counts_of_a_user_s_program_are_reported_within_the_range_of_a_rep
     blobs = FakeBlobStore(virtual_clock)
     log = BatchLog(blobs, "p")
     file = BatchFile(path="p/0", etag="e", size=-10, partition="0", first=0, last=4, count=written)
-    await log.freeze(freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW))
+    await log.freeze(freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, segment_id="e", reason="Age", now=NOW))
     await blobs.put(commit_name("p", 1), record(1, rows_written=written, rows_read=-2, seconds=-1))
     state = await log.restore()
     assert state.damage is None and state.commit is not None and state.last is not None
@@ -338,7 +338,7 @@ async def test_files_left_out_are_described() -> None:
     left = Quarantine(number=1, files=files, rows=7, rows_path="out/_rows", message="Not a Parquet file")
     blobs = FakeBlobStore(virtual_clock)
     log = BatchLog(blobs, "p")
-    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, incarnation="e", reason="Age", now=NOW)
+    one = freeze(None, {"0": [slot(0, 5)]}, {"0": 0}, **OF, segment_id="e", reason="Age", now=NOW)
     await log.freeze(one)
     totals = CommitTotals(rows_read=5, rows_written=4, quarantined_files=9, quarantined_rows=8)
     await blobs.put(commit_name("p", 1), record(1, quarantine=left, totals=totals, output_version=3))

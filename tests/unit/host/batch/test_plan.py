@@ -149,7 +149,7 @@ class World:
             files = take(pending, self.limits, tick if reason == "Schedule" else None)
             starts = dict.fromkeys(self.slots, 0)
             self.manifests.append(
-                freeze(last, files, starts, resource=RESOURCE, chain="c1", incarnation="era", reason=reason, now=now)
+                freeze(last, files, starts, resource=RESOURCE, chain="c1", segment_id="era", reason=reason, now=now)
             )
         return reason
 

@@ -17,7 +17,7 @@ from tests.support.fakes.blobs import FakeBlobStore
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 ATTEMPTS = Attempts(7, AT, datetime(2026, 1, 3, tzinfo=UTC))
-PATH = "p/_deadletters/inc=era/partition=3/seq=00000000000000000042.json"
+PATH = "p/_deadletters/segment=era/partition=3/seq=00000000000000000042.json"
 
 
 def context() -> PartitionContext:
@@ -56,7 +56,7 @@ async def test_a_letter_has_the_whole_envelope_the_attempts_and_the_error() -> N
         "namespace": "shop.example",
         "eventHub": "orders",
         "consumerGroup": "$Default",
-        "incarnation": "era",
+        "segmentId": "era",
         "partitionId": "3",
         "sequenceNumber": 42,
         "offset": "4200",
@@ -163,4 +163,4 @@ async def test_the_problem_says_how_many_and_where() -> None:
     assert problem is not None
     assert (problem.field, problem.reason) == ("spec.processing.handler", "DeadLetters")
     assert "1 events since this host started (1 of partition 3)" in problem.message
-    assert "container drained under p/_deadletters/inc=era/" in problem.message
+    assert "container drained under p/_deadletters/segment=era/" in problem.message

@@ -38,8 +38,8 @@ from tests.support.fakes.hub import batch_of as batch_of_events
 from tests.support.fakes.virtual import virtual
 
 PLACE = PartitionIdentity("shop.example", "orders", "$Default", "0", "host-a")
-FOLDER = "p/_deadletters/inc=era/partition=0/seq="
-REQUESTS = "p/_deadletters/inc=era/redrive/partition=0/seq="
+FOLDER = "p/_deadletters/segment=era/partition=0/seq="
+REQUESTS = "p/_deadletters/segment=era/redrive/partition=0/seq="
 
 
 def now() -> float:

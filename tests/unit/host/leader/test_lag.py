@@ -82,7 +82,7 @@ async def test_batches_of_a_time_with_spark_do_not_count_all_files_so_there_are_
     await world.report(first)
     with_totals = first.completeness()
     owner = ResourceRef(namespace="shop", name="orders", uid="u")
-    kept: Any = {"resource": owner, "chain": "c", "incarnation": "era", "reason": "Age", "created_at": now()}
+    kept: Any = {"resource": owner, "chain": "c", "segmentId": "era", "reason": "Age", "created_at": now()}
     first.state = BatchState(BatchManifest(number=1, files=[], ranges={}, next={"0": 10}, totals=Totals(), **kept))
     without = first.completeness()
     assert with_totals is not None and with_totals.totals is not None
@@ -96,7 +96,7 @@ async def test_a_watermark_of_another_version_or_chain_or_without_totals_is_not_
     expected = await world.report(first)
     await publish(world, first)
     name = "p/_watermark.json"
-    for change in ({"chain": "other"}, {"totals": None}, {"incarnation": "gone"}, {"files": "soon"}):
+    for change in ({"chain": "other"}, {"totals": None}, {"segmentId": "gone"}, {"files": "soon"}):
         blob = await world.sink.read(name, 10_000)
         assert blob is not None
         good = json.loads(blob.data)
@@ -136,7 +136,7 @@ async def test_totals_of_a_manifest_that_somebody_changed_end_no_leader() -> Non
     for number, expected in ((-50, 0), (2**70, 2**63 - 1)):
         owner = ResourceRef(namespace="shop", name="orders", uid="u")
         totals = Totals(files=number, events=number, bytes=number, gap_events=number)
-        kept: Any = {"resource": owner, "chain": "c1", "incarnation": "e", "reason": "Age", "created_at": now()}
+        kept: Any = {"resource": owner, "chain": "c1", "segmentId": "e", "reason": "Age", "created_at": now()}
         manifest = BatchManifest(number=1, files=[], ranges={}, next={}, totals=totals, **kept)
         measure.state = BatchState(manifest)
         report = measure.report(View(["0"]))

@@ -12,7 +12,7 @@ from eventconsumer_host.batch.plan import freeze
 from eventconsumer_host.errors import NoticeFailed
 from eventconsumer_host.notice.cursor import NoticesRecord, cursor_name
 from eventconsumer_host.notice.message import Message
-from eventconsumer_host.sink.slots import incarnation
+from eventconsumer_host.sink.slots import segment_id
 from tests.support.fakes.hub import FakeHub
 from tests.support.fakes.virtual import virtual
 from tests.unit.host.chains import NOON, draft
@@ -170,7 +170,7 @@ def test_a_host_that_stops_sends_the_rest_unless_another_one_leads(order: int) -
 
 @virtual
 async def test_the_rest_of_an_ended_segment_is_announced_although_batches_are_in_the_next_one() -> None:
-    receiver, newest = Receiver(), incarnation(INFO)
+    receiver, newest = Receiver(), segment_id(INFO)
     fleet = Fleet(FakeHub(1), leading=True, endpoint=lambda _: receiver, earlier=["before"])
     receiver.open = 1
     for folder, first in (("before", 0), (newest, 500)):
@@ -186,12 +186,12 @@ async def test_the_rest_of_an_ended_segment_is_announced_although_batches_are_in
         {"0": 500},
         resource=ResourceRef(namespace="shop", name="orders", uid="u"),
         chain="",
-        incarnation=newest,
+        segment_id=newest,
         reason="Files",
         now=NOON,
     )
     await BatchLog(fleet.sink, "p").freeze(batch)
-    record = NoticesRecord(chain="", written_at=NOON, incarnation="before", next={"0": 10})
+    record = NoticesRecord(chain="", written_at=NOON, segment_id="before", next={"0": 10})
     await fleet.sink.put(cursor_name("p"), record.model_dump_json(by_alias=True).encode())
     try:
         fleet.start("shop/orders/orders-host-0.a")

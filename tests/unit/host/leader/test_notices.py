@@ -42,7 +42,7 @@ class Receiver:
     """Acknowledges notices, unless `fails` raises for the partition and start of one."""
 
     def __init__(self) -> None:
-        self.got: Starts = defaultdict(list)  # by incarnation and partition
+        self.got: Starts = defaultdict(list)  # by segment and partition
         self.fails: Callable[[str, int], None] = lambda _, __: None
         self.asked = 0
         self.seconds = 0.0
@@ -50,10 +50,10 @@ class Receiver:
     async def post(self, message: Message) -> None:
         self.asked += 1
         event = json.loads(message.body)
-        _, incarnation, partition, start = event["id"].split("/")
+        _, segment_id, partition, start = event["id"].split("/")
         await asyncio.sleep(self.seconds)
         self.fails(partition, int(start))
-        self.got[f"{incarnation}/{partition}"].append(int(start))
+        self.got[f"{segment_id}/{partition}"].append(int(start))
 
 
 class World:
@@ -68,13 +68,13 @@ class World:
         self.segments: list[Segment] = []  # of the leading host
         self.tail = Tail(self.segments, lambda: NOON)
 
-    def chain(self, incarnation: str, partition: str) -> Chain:
-        first = incarnation == "era" or partition in self.absent
-        return Chain(self.store, "p", incarnation, partition, opening=None if first else BREAK)
+    def chain(self, segment_id: str, partition: str) -> Chain:
+        first = segment_id == "era" or partition in self.absent
+        return Chain(self.store, "p", segment_id, partition, opening=None if first else BREAK)
 
-    async def write(self, partition: str, files: int, incarnation: str = "era") -> None:
+    async def write(self, partition: str, files: int, segment_id: str = "era") -> None:
         """Write files of ten events."""
-        ends, chain = self.ends.setdefault(incarnation, {}), self.chain(incarnation, partition)
+        ends, chain = self.ends.setdefault(segment_id, {}), self.chain(segment_id, partition)
         if partition not in ends:
             ends[partition] = (await chain.begin(0)).start
         for _ in range(files):
@@ -136,7 +136,7 @@ class World:
         """Learn the ends of the files."""
         self.segments[:] = self._segments()
         for segment in self.segments:
-            for partition, end in self.ends[segment.incarnation].items():
+            for partition, end in self.ends[segment.segment_id].items():
                 segment.follower(partition).reach(end)
 
     def _segments(self) -> list[Segment]:
@@ -392,7 +392,7 @@ async def test_a_partition_continues_in_the_next_segment_after_its_last_notice()
     world.receiver.fails = refuse("1", 10, only_this=True, lasting=True)
     await world.send(notifier)
     assert world.receiver.got == {"era/0": starts(2), "later/0": starts(2), "era/1": [0]}
-    assert world.record().incarnation == "era" and world.record().segments == {"0": "later"}
+    assert world.record().segment_id == "era" and world.record().segments == {"0": "later"}
     assert world.cursor() == {"0": 20, "1": 10}
     world.receiver.fails = lambda *_: None
     await world.send(world.notifier())
@@ -461,7 +461,7 @@ async def test_a_damaged_cursor_names_the_remedy() -> None:
     notifier = world.notifier()
     await world.send(notifier)
     assert "cannot parse the cursor of notices, blob p/_notices.json: delete it" in str(notifier.problem)
-    record = NoticesRecord(chain="c1", written_at=NOON, incarnation="unknown", next={})
+    record = NoticesRecord(chain="c1", written_at=NOON, segment_id="unknown", next={})
     await world.store.put(cursor_name("p"), record.model_dump_json(by_alias=True).encode())
     await world.again(notifier)
     assert "a segment that this host does not know" in str(notifier.problem)
@@ -481,7 +481,7 @@ async def test_a_file_that_is_missing_is_not_left_out_in_silence() -> None:
 async def test_the_cursor_of_another_chain_does_not_count() -> None:
     world = World()
     await world.begun()
-    record = NoticesRecord(chain="c2", written_at=NOON, incarnation="era", next={"0": 500})
+    record = NoticesRecord(chain="c2", written_at=NOON, segment_id="era", next={"0": 500})
     await world.store.put(cursor_name("p"), record.model_dump_json(by_alias=True).encode())
     await world.send(world.notifier())
     assert world.cursor() == {"0": 0, "1": 0}

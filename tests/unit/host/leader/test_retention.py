@@ -250,7 +250,7 @@ async def test_files_after_the_checkpoint_are_kept() -> None:
 def notices(**after: int) -> dict[str, Any]:
     """The cursor of notices."""
     acknowledged = {name.removeprefix("p"): start for name, start in after.items()}
-    return {"chain": CHAIN, "writtenAt": EPOCH.isoformat(), "incarnation": ERA, "next": acknowledged}
+    return {"chain": CHAIN, "writtenAt": EPOCH.isoformat(), "segmentId": ERA, "next": acknowledged}
 
 
 @virtual
@@ -470,7 +470,7 @@ async def test_the_cursor_restarts_in_a_new_segment_and_the_totals_continue() ->
     await world.put("_genesis/later/0.json", {"start": 7})
     await later.step()
     record = later.record()
-    assert (record["incarnation"], record["removed"]["files"]) == ("later", 6)
+    assert (record["segmentId"], record["removed"]["files"]) == ("later", 6)
     assert record["partitions"]["0"]["next"] == 7
     with pytest.raises(Damaged, match="names a segment that this host does not know"):
         await Keeper(world, {"days": 1}).step()

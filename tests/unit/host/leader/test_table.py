@@ -99,7 +99,7 @@ class Table:
 
     def files(self) -> Counter[str]:
         """The files that must be registered."""
-        return Counter(name.removeprefix("p/") for name in self.store.blobs if name.startswith("p/inc="))
+        return Counter(name.removeprefix("p/") for name in self.store.blobs if name.startswith("p/segment="))
 
     def optimize(self, rng: Random) -> None:
         """Replace registered files as another program does, in the next version."""

@@ -361,8 +361,8 @@ def test_a_record_has_whole_minutes_and_never_falls() -> None:
     assert merged(first, complete(NOON - HOUR, NOON - HOUR, 2), "c", LATER) == first
     second = merged(first, complete(NOON - HOUR, NOON + HOUR, 5), "c", LATER)
     assert (second.files, second.commits, second.batch) == (first.files, NOON + HOUR, 5)
-    third = merged(second, replace(complete(NOON + HOUR), incarnation="next", next={"0": 3}), "c", LATER)
-    assert (third.files, third.incarnation, third.next) == (NOON + HOUR, "next", {"0": 3})
+    third = merged(second, replace(complete(NOON + HOUR), segment_id="next", next={"0": 3}), "c", LATER)
+    assert (third.files, third.segment_id, third.next) == (NOON + HOUR, "next", {"0": 3})
     assert (third.commits, third.batch) == (NOON + HOUR, 5)
 
 

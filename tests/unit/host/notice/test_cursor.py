@@ -15,7 +15,7 @@ SOME_PLACES = st.builds(Places, st.sampled_from(ORDER), st.dictionaries(st.sampl
 def test_a_record_has_every_place(places: Places) -> None:
     data = record_of(places, "c", NOON).model_dump_json(by_alias=True).encode()
     read = places_of(parsed(data))
-    assert read.incarnation == places.incarnation
+    assert read.segment_id == places.segment_id
     for partition in "01234":
         assert read.of(partition) == places.of(partition)
 

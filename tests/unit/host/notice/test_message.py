@@ -12,7 +12,7 @@ from tests.unit.host.chains import NOON
 
 ORIGIN = Origin("https://shop.blob.core.windows.net/drained", "shop/orders", "c1", "orders")
 SLOT = Slot(
-    path="shop/orders/inc=era/partition=0/from=00000000000000000017.parquet",
+    path="shop/orders/segment=era/partition=0/from=00000000000000000017.parquet",
     etag='"1"',
     size=5000,
     committed_at=NOON,

@@ -20,7 +20,7 @@ from tests.support.fakes.hub import CREATED, FakeHub, FakeSource
 from tests.support.fakes.virtual import virtual
 from tests.unit.host.stage import CONFIG, Stage, eventually, virtual_clock
 
-SLOT = "p/inc=era/partition=0/from={:020d}.parquet"
+SLOT = "p/segment=era/partition=0/from={:020d}.parquet"
 
 
 def bodies(count: int) -> list[bytes]:

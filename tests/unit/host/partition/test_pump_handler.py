@@ -237,7 +237,9 @@ async def test_transform_a_file_counts_no_dropped_event_that_an_adopted_file_cov
     pq.write_table(pa.table({"sequence_number": range(last + 1), "body": [b"theirs"] * (last + 1)}), theirs)
     facts = {"first": "0", "last": str(last), "count": str(last + 1), "epoch": "1", "nonce": "n", "last_offset": "0"}
     facts |= {"last_enqueued_time": "2026-01-01T00:00:00+00:00", "sha256": ""}
-    await shop.sink.put("p/inc=era/partition=0/from=00000000000000000000.parquet", theirs.getvalue(), metadata=facts)
+    await shop.sink.put(
+        "p/segment=era/partition=0/from=00000000000000000000.parquet", theirs.getvalue(), metadata=facts
+    )
     await eventually(lambda: len(shop.handled()) == 13)
     await running.stop()
     assert [start for start, *_ in shop.slots()] == [0, *([last + 1] if last < 12 else [])]
@@ -343,11 +345,11 @@ async def test_a_dead_letter_is_passed_again_between_batches_and_files_stay_as_t
     shop.partition.add(*bodies(10))
     running = await shop.pump()
     await eventually(lambda: shop.checkpoint() == 9)
-    letter = f"p/_deadletters/inc=era/partition=0/seq={3:020d}.json"
+    letter = f"p/_deadletters/segment=era/partition=0/seq={3:020d}.json"
     assert letter in shop.sink.blobs and 3 not in shop.handled()
     files = shop.files()
     bad.clear()
-    await shop.sink.put(f"p/_deadletters/inc=era/redrive/partition=0/seq={3:020d}.json", b"")
+    await shop.sink.put(f"p/_deadletters/segment=era/redrive/partition=0/seq={3:020d}.json", b"")
     await eventually(lambda: letter not in shop.sink.blobs)
     assert shop.handled()[-1] == 3
     shop.partition.add(*bodies(10))

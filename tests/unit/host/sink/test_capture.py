@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from eventconsumer_api.wire.host_config import HostConfig
-from eventconsumer_api.wire.identity import HubSegment
+from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host.identity.segments import name_of
 from eventconsumer_host.sink.capture import CaptureChain, namespace_name
 from eventconsumer_host.sink.chains import chains_of
@@ -17,7 +17,7 @@ from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.host.chains import HUB, NOON, Seconds, chain, draft
 from tests.unit.host.stage import CONFIG
 
-RECORD = "p/inc=era/partition=0/from=00000000000000000005.json"
+RECORD = "p/segment=era/partition=0/from=00000000000000000005.json"
 FIRST = "p/shop/orders/0/2026/11/21/12/00/00.avro"
 EVENTS = (b"eve", b"nts")  # goes up in blocks
 SECOND = "p/shop/orders/0/2026/11/21/12/00/01.avro"
@@ -56,7 +56,7 @@ def test_names_are_padded_and_in_utc(time: datetime, name: str) -> None:
 
 def test_the_folder_is_named_by_the_record_of_the_segment_whatever_the_configuration() -> None:
     config = HostConfig.model_validate(CONFIG | {"files": {"layout": "Capture", "format": "Avro"}})
-    segment = HubSegment(number=1, incarnation="0" * 16, hub=name_of(HUB), since=NOON)
+    segment = SegmentRecord(number=1, segment_id="0" * 16, hub=name_of(HUB), since=NOON)
     files = chains_of(config, replace(HUB, name="ORDERS"), segment, store())("0")
     assert isinstance(files, CaptureChain) and files.data_path(NOON).startswith("p/shop/orders/0/")
 

@@ -15,7 +15,7 @@ from eventconsumer_storage.errors import Conflict, Damaged
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.host.chains import LAYOUTS, NOON, chain, draft, tombstone
 
-FOLDER = "p/inc=era/partition=0/from="
+FOLDER = "p/segment=era/partition=0/from="
 GENESIS = "p/_genesis/era/0.json"
 
 

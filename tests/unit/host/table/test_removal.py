@@ -58,7 +58,7 @@ async def test_the_files_that_the_table_has_are_removed_in_one_version(checkpoin
     kept = await made.world.files.head(f"p/{made.path(20)}")
     assert kept is not None
     assert by_path[made.path(20)] == {
-        "path": f"inc={ERA}/partition=0/from={20:020d}.parquet",
+        "path": f"segment={ERA}/partition=0/from={20:020d}.parquet",
         "deletionTimestamp": int(NOW.timestamp() * 1000),
         "dataChange": True,
         "extendedFileMetadata": True,

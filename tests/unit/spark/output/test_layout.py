@@ -113,7 +113,7 @@ def test_readers_hold_little_whatever_the_size_of_events(size: int, count: int) 
 
 
 def test_the_partition_of_an_avro_file_is_in_its_name_in_both_layouts() -> None:
-    slot = "shop/orders/inc=1/partition=12/from=00000000000000000000.avro"
+    slot = "shop/orders/segment=1/partition=12/from=00000000000000000000.avro"
     captured = "shop/orders/ns/hub/12/2026/01/02/03/04/05.avro"
     assert partition_of(slot) == partition_of(captured) == "12"
     assert partition_of("12/2026/01/02/03/04/05.avro") == "12"

@@ -101,7 +101,7 @@ class World:
             reason="Files",
             chain=chain,
             resource=RESOURCE,
-            incarnation="1",
+            segment_id="1",
             files=[BatchFile(path="a", etag="1", size=size, partition="0", first=0, last=0, count=1)],
             ranges={},
             next={},

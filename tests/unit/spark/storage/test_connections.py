@@ -57,7 +57,7 @@ def test_parallel_checks_use_as_many_connections_as_checks_and_use_them_again(
         number=1,
         chain="c",
         resource=ResourceRef(namespace="shop", name="orders", uid="u"),
-        incarnation="i",
+        segment_id="i",
         created_at=now,
         reason="Files",
         files=files,

@@ -16,7 +16,7 @@ import pytest
 from eventconsumer_api.spec.conditions import Reason
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.host_report import Problem
-from eventconsumer_api.wire.identity import HubSegment
+from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host.identity.segments import current, list_segments
 from eventconsumer_host.lease.layouts import checkpoint_store
 from eventconsumer_host.lease.model import Checkpoint
@@ -39,7 +39,7 @@ def bodies(first: int, last: int, era: str = "old") -> list[bytes]:
 class World(Stage):
     """A stage with segments, and a person who may accept."""
 
-    async def register(self) -> HubSegment:
+    async def register(self) -> SegmentRecord:
         self.segments = await current(self.sink, "p", await self.hub.describe(), NOW)
         return self.segments[-1]
 
@@ -55,11 +55,11 @@ class World(Stage):
         await eventually(lambda: running.pump.report().next_sequence_number == count)
         return running
 
-    def contents(self, segment: HubSegment) -> list[bytes]:
+    def contents(self, segment: SegmentRecord) -> list[bytes]:
         """Bodies in the files of a segment, in chain order."""
         found: list[bytes] = []
         for name, blob in sorted(self.sink.blobs.items()):
-            if f"/inc={segment.incarnation}/" in name and "/from=" in name and "sealed" not in blob.metadata:
+            if f"/segment={segment.segment_id}/" in name and "/from=" in name and "sealed" not in blob.metadata:
                 found += bodies_of(self.sink.blobs[blob.metadata.get("path", name)].data)
         return found
 

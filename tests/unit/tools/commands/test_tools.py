@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_api.wire.identity import HubName as HubId
-from eventconsumer_api.wire.identity import HubSegment
+from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host.configuration import parse_config
 from eventconsumer_host.errors import CommandError
 from eventconsumer_host.lease.model import Checkpoint, Lease
@@ -172,12 +172,12 @@ async def test_files_that_record_lost_events_are_found() -> None:
                 "last_enqueued_time": NOW.isoformat(),
                 "gap": gap,
             }
-            name = f"{config.sink.prefix}/inc={era}/partition=0/from={start:020d}.parquet"
+            name = f"{config.sink.prefix}/segment={era}/partition=0/from={start:020d}.parquet"
             if name.startswith(prefix):
                 yield BlobInfo(name, '"1"', 100, NOW, facts)
 
-    segment = HubSegment(
-        number=1, incarnation=era, hub=HubId(namespace="shop", name="orders", created_at=NOW), since=NOW
+    segment = SegmentRecord(
+        number=1, segment_id=era, hub=HubId(namespace="shop", name="orders", created_at=NOW), since=NOW
     )
     store = FakeBlobStore(lambda: 0.0)
 

@@ -20,7 +20,7 @@ FACTS = {
     "last_enqueued_time": "2026-01-01T00:00:00+00:00",
     "Gap": "retention:3-4",
 }
-SLOT = f"p/inc=e/partition=0/from={3:020d}"
+SLOT = f"p/segment=e/partition=0/from={3:020d}"
 
 
 def blob(name: str, **metadata: str) -> BlobInfo:
@@ -34,9 +34,9 @@ async def test_only_names_of_slots_count() -> None:
         f"{SLOT}.avro",
         f"{SLOT}.json",
         f"{SLOT}.csv",
-        "p/inc=e/partition=0/from=3.parquet",
-        f"p/inc=e/partition=0/from={3:020d}.parquet/x",
-        f"p/inc=other/partition=0/from={3:020d}.parquet",
+        "p/segment=e/partition=0/from=3.parquet",
+        f"p/segment=e/partition=0/from={3:020d}.parquet/x",
+        f"p/segment=other/partition=0/from={3:020d}.parquet",
     ]
 
     async def walk(prefix: str) -> AsyncIterator[BlobInfo]:
@@ -50,7 +50,7 @@ async def test_only_names_of_slots_count() -> None:
 
 async def test_dead_letters_are_listed_by_partition() -> None:
     async def walk(prefix: str) -> AsyncIterator[BlobInfo]:
-        assert prefix == "p/_deadletters/inc=e/"
+        assert prefix == "p/_deadletters/segment=e/"
         for name in (f"partition=0/seq={4:020d}.json", f"partition=0/seq={7:020d}.json", "partition=1/x.json"):
             yield blob(prefix + name)
 
