@@ -25,8 +25,7 @@ Session = Callable[[], aiohttp.ClientSession]
 HOSTS = 32
 GOOD = {f"good-{number}": f"127.0.3.{number}" for number in range(1, 9)}
 GOOD_REPORT = report()
-# Processor time for which the event loop does nothing else. The operator's /healthz fails at 10 s.
-LATE_SECONDS = 0.3
+CPU_SECONDS = 1.0  # for all answers, of this process; without the limits 2.5 to 15. The operator's /healthz fails at 10 s.
 LIMIT_MIB = 64
 
 
@@ -66,28 +65,13 @@ async def good_hosts(port: int) -> AsyncIterator[None]:
         await runner.cleanup()
 
 
-class Lag:
-    """The longest time for which the event loop computed without a pause: other processes do not change it."""
-
-    def __init__(self) -> None:
-        self.worst = 0.0
-
-    async def measure(self) -> None:
-        while True:
-            before = time.process_time()
-            await asyncio.sleep(0.02)
-            self.worst = max(self.worst, time.process_time() - before)
-
-
 async def asked(kinds: Sequence[str], session: Session, folder: Path) -> Outcome:
     """Ask good and hostile hosts three times in the time of the first back-off."""
-    port, lag = free_port(), Lag()
-    now = [0.0]
+    port, now = free_port(), [0.0]
     with taken_over(kinds, port, folder / session.__name__) as requests:
         async with good_hosts(port), session() as client:
             hosts = HttpHosts(client, port, lambda: now[0])
-            before = resident_mib(os.getpid())
-            ticker = asyncio.create_task(lag.measure())
+            before, begun = resident_mib(os.getpid()), time.process_time()
             addresses = GOOD | {f"host-{number}": address(number) for number in range(1, HOSTS + 1)}
             with capture_logs() as entries:
                 first = await hosts.reports(addresses)
@@ -96,15 +80,14 @@ async def asked(kinds: Sequence[str], session: Session, folder: Path) -> Outcome
                 for _ in range(2):
                     now[0] += BACKOFF_SECONDS / 4
                     again = await hosts.reports(addresses)
-            ticker.cancel()
-            growth = resident_mib(os.getpid()) - before
+            used, growth = time.process_time() - begun, resident_mib(os.getpid()) - before
             repeated = requests() - seen
     print(
-        f"\n{kinds}: {HOSTS} hosts, {session.__name__}: late by {lag.worst:.2f} s, {growth:.0f} MiB, "
+        f"\n{kinds}: {HOSTS} hosts, {session.__name__}: {used:.2f} CPU seconds, {growth:.0f} MiB, "
         f"{repeated} more requests"
     )
-    if lag.worst > LATE_SECONDS or growth > LIMIT_MIB:
-        return Gained(f"{lag.worst:.1f} s of the event loop, {growth:.0f} MiB")
+    if used > CPU_SECONDS or growth > LIMIT_MIB:
+        return Gained(f"{used:.1f} CPU seconds of the event loop, {growth:.0f} MiB")
     assert repeated <= 2 * HOSTS, "no redirect is followed"
     assert first == again == dict.fromkeys(GOOD, GOOD_REPORT), "other hosts are read as before"
     causes = {str(entry["error"]) for entry in entries if entry["log_level"] == "warning"}
