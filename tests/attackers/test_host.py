@@ -25,7 +25,7 @@ Session = Callable[[], aiohttp.ClientSession]
 HOSTS = 32
 GOOD = {f"good-{number}": f"127.0.3.{number}" for number in range(1, 9)}
 GOOD_REPORT = report()
-CPU_SECONDS = 1.0  # for all answers, of this process; without the limits 2.5 to 15. The operator's /healthz fails at 10 s.
+CPU_SECONDS = 1.0  # for all answers; without the limits 2.5 to 15. The operator's /healthz fails at 10 s.
 LIMIT_MIB = 64
 
 

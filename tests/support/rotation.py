@@ -125,11 +125,11 @@ def for_ci(greens: dict[str, Green]) -> list[str]:
     return sorted(name for name, group in GROUPS.items() if group.ci and name in fits)
 
 
-def chosen(commit: str, names: list[str]) -> str:
-    """The group of a commit; ends the program where there is none."""
+def chosen(commit: str, names: list[str]) -> list[str]:
+    """The group of a commit; none, with a message, if no green run is recorded that is short enough."""
     if not names:
-        raise SystemExit(f"{RECORD.name} has no green run: run `make long G=mutants`, and commit the file")
-    return sorted(names)[int(commit, 16) % len(names)]
+        print(f"{RECORD.name} has no green run of a group for CI: run `make long G=mutants`, and commit the file")
+    return [sorted(names)[int(commit, 16) % len(names)]] if names else []
 
 
 def show() -> None:
@@ -194,7 +194,7 @@ def main() -> int:
     commit, greens = _git("rev-parse", "HEAD"), recorded()
     names = [*GROUPS] if arguments.all else arguments.groups
     if arguments.ci:
-        names = [chosen(commit, for_ci(greens))]
+        names = chosen(commit, for_ci(greens))
     elif not names:
         show()
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!tests/long.txt")
