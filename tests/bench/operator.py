@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from tests.contract.operator.simulation import host_pod
 from tests.support.apiserver import ApiServerProcess, Request, find_binary
 from tests.support.azurite import free_port
 from tests.support.chart import VALUES_FILE
+from tests.support.definition import wait_until_served
 
 ROOT = Path(__file__).parents[2]
 USER = "system:serviceaccount:operator-system:eventconsumer-operator"
@@ -63,7 +65,6 @@ PATIENCE_SECONDS = 330  # a resource that is not ready rests five minutes after 
 REST_SECONDS = 120  # between two complete lists
 IDLE_SECONDS = 60
 AWAY_SECONDS = 10
-ESTABLISHED = '{.status.conditions[?(@.type=="Established")].status}=True'  # `condition=` fails before the first one
 HANG_SECONDS = 600  # for one phase
 AT_ONCE = 16  # requests of this program
 
@@ -103,7 +104,7 @@ def api_server(source: Path) -> Iterator[ApiServerProcess]:
             for namespace in (NAMESPACE, "operator-system"):
                 kubectl(server, "create", "namespace", namespace)
             kubectl(server, "apply", "--server-side", "-f", str(source / "crds/eventconsumers.yaml"))
-            kubectl(server, "wait", f"--for=jsonpath={ESTABLISHED}", "crd/eventconsumers.eventconsumer.io")
+            wait_until_served(partial(kubectl, server), "eventconsumers.eventconsumer.io")
             rendered = subprocess.run(
                 [
                     find_binary("helm"),
@@ -128,12 +129,12 @@ def api_server(source: Path) -> Iterator[ApiServerProcess]:
             server.stop()
 
 
-def kubectl(server: ApiServerProcess, *arguments: str, stdin: bytes | None = None) -> None:
-    """Run kubectl as administrator."""
+def kubectl(server: ApiServerProcess, *arguments: str, stdin: bytes | None = None) -> str:
+    """Run kubectl as administrator; its standard output."""
     environment = os.environ | {"KUBECONFIG": str(server.kubeconfig())}
-    subprocess.run(
-        [find_binary("kubectl"), *arguments], env=environment, input=stdin, stdout=subprocess.DEVNULL, check=True
-    )
+    return subprocess.run(
+        [find_binary("kubectl"), *arguments], env=environment, input=stdin, stdout=subprocess.PIPE, check=True
+    ).stdout.decode()
 
 
 class Hosts:

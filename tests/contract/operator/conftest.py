@@ -6,7 +6,6 @@ import json
 import os
 import ssl
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -20,6 +19,7 @@ from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_operator.kube.api import KubernetesApi
 from tests.support.apiserver import ApiServerProcess, find_binary
 from tests.support.chart import SERVED, VALUES_FILE
+from tests.support.definition import wait_until_served
 from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).parents[3]
@@ -75,13 +75,7 @@ class Cluster:
     def define(self, file: Path, name: str) -> None:
         """Install a resource definition, and wait until it is served."""
         self.kubectl("apply", "--server-side", "-f", str(file))
-        deadline = time.monotonic() + HANG_SECONDS
-        # `kubectl wait` gives up at once where the status has no conditions yet.
-        while self.kubectl(
-            "wait", "--for=condition=Established", f"crd/{name}", "--timeout=10s", check=False
-        ).returncode:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{name} is not established")
+        wait_until_served(lambda *words: self.kubectl(*words).stdout, name)
 
     def namespace(self) -> str:
         """Create a namespace that no other test uses; it admits restricted pods only."""

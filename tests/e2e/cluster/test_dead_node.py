@@ -28,6 +28,7 @@ from local_cluster.cluster import Cluster
 from local_cluster.layout import Layout, Network
 from tests.contract.operator.plan.test_pods import look
 from tests.e2e.conftest import ROOT
+from tests.support.definition import wait_until_served
 from tests.support.fakes.kubernetes import event_consumer
 from tests.support.waiting import HANG_SECONDS
 from tests.unit.operator.worlds import SPARK, SPEC, batch, fleet, report
@@ -118,7 +119,7 @@ async def world() -> AsyncIterator[World]:
     try:
         if not defined:
             cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/eventconsumers.yaml"))
-            cluster.kubectl("wait", "--for=condition=Established", f"crd/{CRD}", "--timeout=60s")
+            wait_until_served(cluster.kubectl, CRD)
         cluster.kubectl("create", "namespace", NAMESPACE)
         for account in (HOST_SERVICE_ACCOUNT, SPARK_SERVICE_ACCOUNT):
             cluster.kubectl("-n", NAMESPACE, "create", "serviceaccount", account)

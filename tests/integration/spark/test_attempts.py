@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,10 @@ def test_a_terminated_driver_lets_the_next_one_begin(drained: DrainedBatch, laun
     job = drained.freeze()
     first = launch(job, PROGRAMS, env={"WAY": "slowly", "SECONDS_AT_WORK": "600"})
     until(first, "BEGUN")
+    # Java receives the signal first, and leaves the end to Python: its own would come before the lease is broken.
+    os.kill(first.pid, signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.wait(5)
     os.killpg(first.pid, signal.SIGTERM)
     output, _ = first.communicate(timeout=HANG_SECONDS)
     assert first.returncode == 128 + signal.SIGTERM, output

@@ -5,6 +5,9 @@ before another attempt starts. So the JVM is halted, not shut down: its tasks en
 driver exit by themselves. On SIGTERM the claim's lease is broken first, to end a few seconds later: the next attempt
 need not wait until it expires, and still begins after this one. A driver without a batch in progress (it waits for the
 next one, or maintains its output) has nothing to lose, and ends with code 0.
+
+Java and Python both receive SIGTERM. Java ignores it: a JVM that shut down first would end the container, with its own
+code and before the lease is broken.
 """
 
 import logging
@@ -15,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pyspark import SparkContext
 
@@ -64,6 +67,7 @@ class Ending:
         if signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, None):
             # In a thread: the main thread may hold any lock.
             signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=self.terminated, daemon=True).start())
+            _ignore_in_java()
 
     def lost(self, reason: str) -> None:
         """End because another attempt has taken over, or may have."""
@@ -123,6 +127,13 @@ def _halt(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         _within(_HALT_SECONDS, stream.flush)
     os._exit(code)
+
+
+def _ignore_in_java() -> None:
+    SparkContext._ensure_initialized()  # connects to Java, before a session
+    java: Any = SparkContext._jvm
+    # Java's own handler shuts the JVM down ("Handle Signals and Exceptions" in Oracle's troubleshooting guide of Java 17).
+    java.sun.misc.Signal.handle(java.sun.misc.Signal("TERM"), java.sun.misc.SignalHandler.SIG_IGN)
 
 
 def _halt_java(code: int) -> None:

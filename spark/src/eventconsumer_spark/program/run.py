@@ -26,8 +26,8 @@ def run_batch(program: Program) -> None:
     """
     set_up_log()
     ending = Ending()
-    ending.install()
     try:
+        ending.install()
         job = load_job(os.environ)
         set_up_log(job)
         last = process(job, program, os.environ, ending)
