@@ -132,7 +132,7 @@ def _halt(code: int) -> NoReturn:
 def _ignore_in_java() -> None:
     SparkContext._ensure_initialized()  # connects to Java, before a session
     java: Any = SparkContext._jvm
-    # Java's own handler shuts the JVM down ("Handle Signals and Exceptions" in Oracle's troubleshooting guide of Java 17).
+    # Java's own handler shuts the JVM down (Troubleshooting Guide of Java 17, "Handle Signals and Exceptions").
     java.sun.misc.Signal.handle(java.sun.misc.Signal("TERM"), java.sun.misc.SignalHandler.SIG_IGN)
 
 
