@@ -6,15 +6,11 @@ The table is data, without Arrow or Spark. Builders beside each user make what i
 any columns, so a consumer may have more than these. The auditor has a list of its own.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-DeltaType = str | Mapping[str, Any]
-"""A type as in the log of a Delta table: the name of a primitive one, or an object for a struct, an array or a map.
-
-Source: "Schema Serialization Format" in PROTOCOL.md of github.com/delta-io/delta.
-"""
+from eventconsumer_api.spec.column_types import DeltaType
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-from eventconsumer_api.wire.file_columns import Column, DeltaType
+from eventconsumer_api.spec.column_types import DeltaType
+from eventconsumer_api.wire.file_columns import Column
 
 Unit = Literal["ms", "us"]
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
