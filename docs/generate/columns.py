@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterable
 
-from eventconsumer_api.wire.capture import AVRO_SCHEMA, PROPERTY_TYPES
 from eventconsumer_api.spec.column_types import DeltaType
+from eventconsumer_api.wire.capture import AVRO_SCHEMA, PROPERTY_TYPES
 from eventconsumer_api.wire.file_columns import COLUMNS, Column
 
 HEAD = """\
