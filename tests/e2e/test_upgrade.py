@@ -27,7 +27,7 @@ from tests.e2e.conftest import NAMESPACE, ROOT
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.test_handover import PARTITIONS, Publisher
 from tests.e2e.waiting import until
-from tests.support.previous import check_out, need_previous, previous
+from tests.support.previous import check_out, need_previous
 from tests.support.readers import Readers
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.long]
@@ -108,6 +108,7 @@ class Release:
 class Stage:
     """A consumer under load, and the two releases."""
 
+    commit: str
     cluster: Cluster
     old: Release
     new: Release
@@ -200,7 +201,7 @@ def observed(cluster: Cluster) -> bool:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """The local cluster without the product, with the stand-ins for Azure."""
-    need_previous()
+    need_previous()  # the test is skipped before the cluster starts
     status = subprocess.run([sys.executable, "-m", "local_cluster", "status"], capture_output=True, check=False)
     for command in (["tools"], ["up"], ["build", "emulator", "azurite"]):
         local_cluster(ROOT, *command)
@@ -224,7 +225,8 @@ def remove(cluster: Cluster) -> None:
 @pytest.fixture(scope="module")
 def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """The previous release, installed and draining; this tree's images are in the cluster, too."""
-    tree = check_out(previous(), tmp_path_factory.mktemp("previous") / "tree")
+    commit = need_previous()
+    tree = check_out(commit, tmp_path_factory.mktemp("previous") / "tree")
     old = Release.build(tree)
     old.install(cluster)
     with cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
@@ -241,7 +243,7 @@ def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         try:
             # Only now: what a builder finds unused it forgets, and from here on pods use the previous images.
             until(lambda: len(hosts(cluster)) == HOSTS and readers.all_read(), "the previous release drains")
-            found = Stage(cluster, old, Release.build(ROOT), publisher, readers)
+            found = Stage(commit, cluster, old, Release.build(ROOT), publisher, readers)
             publisher.start()
             found.settle(old)
             yield found
@@ -254,12 +256,12 @@ def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def test_an_upgrade_of_the_operator_alone_restarts_no_host(stage: Stage) -> None:
     unread = stage.change_operator(stage.new, hosts_of=stage.old)
-    print(f"operator upgraded from {previous()}: unread for {unread:.1f} s at most")
+    print(f"operator upgraded from {stage.commit[:12]}: unread for {unread:.1f} s at most")
 
 
 def test_an_upgrade_while_draining_restarts_no_host_twice_and_settles(stage: Stage) -> None:
     unread = stage.change(stage.new)
-    print(f"upgrade from {previous()}: unread for {unread:.1f} s at most")
+    print(f"upgrade from {stage.commit[:12]}: unread for {unread:.1f} s at most")
     operator = stage.cluster.get("deployment", "eventconsumer-operator")["spec"]["template"]["spec"]["containers"][0]
     assert operator["image"] == stage.new.images["operator"]
     assert not [pod for pod in hosts(stage.cluster) if pod["status"]["containerStatuses"][0]["restartCount"]]
@@ -268,12 +270,12 @@ def test_an_upgrade_while_draining_restarts_no_host_twice_and_settles(stage: Sta
 
 def test_a_rollback_of_the_operator_alone_restarts_no_host(stage: Stage) -> None:
     unread = stage.change_operator(stage.old, hosts_of=stage.new)
-    print(f"operator rolled back to {previous()}: unread for {unread:.1f} s at most")
+    print(f"operator rolled back to {stage.commit[:12]}: unread for {unread:.1f} s at most")
 
 
 def test_a_rollback_too(stage: Stage) -> None:
     unread = stage.change(stage.old)
-    print(f"rollback to {previous()}: unread for {unread:.1f} s at most")
+    print(f"rollback to {stage.commit[:12]}: unread for {unread:.1f} s at most")
     until(lambda: ready(stage.cluster), "the consumer is Ready")
     stage.change(stage.new)
 

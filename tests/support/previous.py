@@ -18,36 +18,31 @@ def git(*arguments: str, root: Path = ROOT) -> str:
 
 
 def previous() -> str:
-    """The commit to upgrade from: UPGRADE_FROM, else that of the newest released version; empty if there is none."""
-    if named := os.environ.get("UPGRADE_FROM"):
-        return named
-    return next((each.commit for each in reversed(versions()) if each.commit), "")
+    """The commit to upgrade from: UPGRADE_FROM, else that of the newest released version."""
+    return os.environ.get("UPGRADE_FROM") or next(each.commit for each in reversed(versions()) if each.commit)
 
 
-def need_previous() -> str:
-    """The commit to upgrade from; skips the test if no version is released."""
-    if not (found := previous()):
-        pytest.skip("no version is released yet, so there is none to upgrade from; UPGRADE_FROM=<commit> names one")
-    return commit_id(found)
+def need_previous(root: Path = ROOT) -> str:
+    """The id of the commit to upgrade from.
 
-
-def commit_id(name: str, root: Path = ROOT) -> str:
-    """The id of a commit in a repository.
+    The test is skipped where a repository is not expected to have it: in a shallow clone, and in sources without git.
 
     Raises:
-        LookupError: The repository does not have it.
+        LookupError: It is missing for another reason.
     """
-    if found := git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", root=root):
-        return found
-    where = f"commit {name} ({FILE.name}, UPGRADE_FROM) is not in this clone"
-    if git("rev-parse", "--is-shallow-repository", root=root) == "true":
-        raise LookupError(f"{where}, which is shallow: run git fetch --unshallow")
-    raise LookupError(f"{where}: run git fetch, or correct the id")
+    name = previous()
+    if commit := git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", root=root):
+        return commit
+    if not os.environ.get("UPGRADE_FROM"):
+        if not (root / ".git").exists():
+            pytest.skip("these sources are no git repository, so they lack the release to upgrade from")
+        if git("rev-parse", "--is-shallow-repository", root=root) == "true":
+            pytest.skip("this clone is shallow and lacks the release to upgrade from: run git fetch --unshallow")
+    raise LookupError(f"commit {name} ({FILE.name}, UPGRADE_FROM) is not in this clone: fetch it, or correct the id")
 
 
 def check_out(commit: str, tree: Path) -> Path:
-    """The files of a commit, in a separate clone."""
-    found = commit_id(commit)
+    """The files of a commit, by its id, in a separate clone."""
     subprocess.run(["git", "clone", "--quiet", "--no-checkout", str(ROOT), str(tree)], check=True)
-    subprocess.run(["git", "checkout", "--quiet", "--detach", found], cwd=tree, check=True)
+    subprocess.run(["git", "checkout", "--quiet", "--detach", commit], cwd=tree, check=True)
     return tree

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import ALLOWED_SKIPS
 from tests.golden.versions import Version
 from tests.support import previous
 
@@ -19,26 +20,39 @@ def repository(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_commit_is_found_by_its_id(repository: Path) -> None:
-    first = previous.git("rev-parse", "HEAD^", root=repository)
-    assert previous.commit_id(first[:12], repository) == first
-
-
-def test_a_shallow_clone_without_the_commit_is_told_the_remedy(repository: Path, tmp_path: Path) -> None:
-    first, shallow = previous.git("rev-parse", "HEAD^", root=repository), tmp_path / "shallow"
-    subprocess.run(["git", "clone", "--quiet", "--depth=1", repository.as_uri(), str(shallow)], check=True)
-    with pytest.raises(LookupError, match=f"commit {first} .* which is shallow: run git fetch --unshallow"):
-        previous.commit_id(first, shallow)
-    with pytest.raises(LookupError, match="is not in this clone: run git fetch, or correct the id"):
-        previous.commit_id("0" * 40, repository)
-
-
-def test_the_newest_released_version_is_the_previous_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def release(monkeypatch: pytest.MonkeyPatch, commit: str) -> None:
     monkeypatch.delenv("UPGRADE_FROM", raising=False)
-    found = (Version("0.1.0", 0, "a" * 40), Version("0.2.0", 1, "b" * 40), Version("0.3.0", 2))
-    monkeypatch.setattr(previous, "versions", lambda: found)
-    assert previous.previous() == "b" * 40
-    monkeypatch.setattr(previous, "versions", lambda: found[2:])
-    assert previous.previous() == ""
-    monkeypatch.setenv("UPGRADE_FROM", "v0.1.0")
-    assert previous.previous() == "v0.1.0"
+    monkeypatch.setattr(previous, "versions", lambda: (Version("0.1.0", 0, commit), Version("0.2.0", 1)))
+
+
+def test_the_newest_released_version_is_the_previous_one(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = previous.git("rev-parse", "HEAD^", root=repository)
+    release(monkeypatch, first)
+    assert previous.need_previous(repository) == first
+    monkeypatch.setenv("UPGRADE_FROM", "HEAD")
+    assert previous.need_previous(repository) == previous.git("rev-parse", "HEAD", root=repository) != first
+
+
+def test_a_commit_that_a_clone_is_expected_to_have_is_not_skipped(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shallow, export = tmp_path / "shallow", tmp_path / "export"
+    subprocess.run(["git", "clone", "--quiet", "--depth=1", repository.as_uri(), str(shallow)], check=True)
+    export.mkdir()
+    first = previous.git("rev-parse", "HEAD^", root=repository)
+    release(monkeypatch, first)
+    for root, reason in ((shallow, "this clone is shallow"), (export, "these sources are no git repository")):
+        with pytest.raises(pytest.skip.Exception, match=reason) as skipped:
+            previous.need_previous(root)
+        assert str(skipped.value) in ALLOWED_SKIPS
+    release(monkeypatch, previous.git("rev-parse", "HEAD", root=repository))
+    assert previous.need_previous(shallow) == previous.previous()  # a shallow clone may have it
+    release(monkeypatch, "0" * 40)
+    with pytest.raises(LookupError, match="is not in this clone: fetch it, or correct the id"):
+        previous.need_previous(repository)
+    (export / ".git").mkdir()  # git cannot read it
+    with pytest.raises(LookupError, match="is not in this clone"):
+        previous.need_previous(export)
+    monkeypatch.setenv("UPGRADE_FROM", first)
+    with pytest.raises(LookupError, match=f"commit {first} "):
+        previous.need_previous(shallow)
