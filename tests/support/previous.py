@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,21 @@ def check_out(commit: str, tree: Path) -> Path:
     subprocess.run(["git", "clone", "--quiet", "--no-checkout", str(ROOT), str(tree)], check=True)
     subprocess.run(["git", "checkout", "--quiet", "--detach", commit], cwd=tree, check=True)
     return tree
+
+
+_ORIGINS = "import sys; from importlib.util import find_spec; print(*(find_spec(name).origin for name in sys.argv[1:]))"
+
+
+def environment_of_previous(folder: Path) -> dict[str, str]:
+    """Variables with which Python runs the previous release: all its packages, with the libraries of this tree.
+
+    Args:
+        folder: For its sources.
+    """
+    tree = check_out(need_previous(), folder / "tree")
+    environment = {"PYTHONPATH": os.pathsep.join(str(path) for path in tree.glob("*/src"))}
+    names = [path.parent.name for path in tree.glob("*/src/*/__init__.py")]
+    command = [sys.executable, "-c", _ORIGINS, *names]
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
+    assert names and all(each.startswith(f"{tree}/") for each in done.stdout.split()), done.stdout
+    return environment
