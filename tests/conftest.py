@@ -43,8 +43,8 @@ ALLOWED_SKIPS = {
     "a cluster runs on this machine; these tests would end it (`make demo-down` first)",
     "the pods' processes are not on this machine",
     # limits of a copy of these sources; a clone with its history runs the tests
-    "these sources are no git repository, so they lack the release to upgrade from",
-    "this clone is shallow and lacks the release to upgrade from: run git fetch --unshallow",
+    "these sources are no git repository, so they lack earlier releases",
+    "this clone is shallow and lacks earlier releases: run git fetch --unshallow",
     # no registry that `make test` uses has it; the test beside it verifies the same files with OpenSSL
     "cosign is not installed",
 }

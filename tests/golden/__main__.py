@@ -3,7 +3,7 @@
 import shutil
 import sys
 
-from tests.golden.documents import generate
+from tests.golden.documents import changed
 from tests.golden.versions import FILE, versions
 
 
@@ -19,10 +19,10 @@ def main() -> int:
         return 1
     shutil.rmtree(newest.folder, ignore_errors=True)
     newest.folder.mkdir()
-    found = generate(newest)
+    found = changed(newest)
     for name, text in found.items():
         (newest.folder / name).write_text(text, encoding="utf-8")
-    print(f"{len(found)} documents of version {newest.name} are in {newest.folder}")
+    print(f"{len(found)} documents of version {newest.name} differ from the version before: {newest.folder}")
     return 0
 
 

@@ -189,6 +189,12 @@ def generate(version: Version) -> dict[str, str]:
     return found | {DEFAULTS: json.dumps(defaults(version), indent=2) + "\n"}
 
 
+def changed(version: Version) -> dict[str, str]:
+    """Those that differ from the version before, which are in its folder."""
+    before = versions()[: version.order]
+    return {name: text for name, text in generate(version).items() if not before or text != before[-1].read(name)}
+
+
 def _fields(model: type) -> Mapping[str, FieldInfo]:
     if issubclass(model, BaseModel):
         return model.model_fields

@@ -24,8 +24,15 @@ class Version:
 
     @property
     def folder(self) -> Path:
-        """The folder of its documents."""
+        """The folder of its documents; those that equal the version before it are not there."""
         return FILE.parent / self.name
+
+    def read(self, name: str) -> str:
+        """A document of this version; empty: it has none of this name."""
+        for each in versions()[self.order :: -1]:
+            if (file := each.folder / name).exists():
+                return file.read_text(encoding="utf-8")
+        return ""
 
 
 def parse(text: str) -> tuple[Version, ...]:

@@ -23,22 +23,26 @@ def previous() -> str:
     return os.environ.get("UPGRADE_FROM") or next(each.commit for each in reversed(versions()) if each.commit)
 
 
-def need_previous(root: Path = ROOT) -> str:
-    """The id of the commit to upgrade from.
+def need_previous() -> str:
+    """The id of the commit to upgrade from, as `need_commit`."""
+    return need_commit(previous())
+
+
+def need_commit(name: str, root: Path = ROOT) -> str:
+    """The id of a commit.
 
     The test is skipped where a repository is not expected to have it: in a shallow clone, and in sources without git.
 
     Raises:
         LookupError: It is missing for another reason.
     """
-    name = previous()
     if commit := git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", root=root):
         return commit
-    if not os.environ.get("UPGRADE_FROM"):
+    if name != os.environ.get("UPGRADE_FROM"):
         if not (root / ".git").exists():
-            pytest.skip("these sources are no git repository, so they lack the release to upgrade from")
+            pytest.skip("these sources are no git repository, so they lack earlier releases")
         if git("rev-parse", "--is-shallow-repository", root=root) == "true":
-            pytest.skip("this clone is shallow and lacks the release to upgrade from: run git fetch --unshallow")
+            pytest.skip("this clone is shallow and lacks earlier releases: run git fetch --unshallow")
     raise LookupError(f"commit {name} ({FILE.name}, UPGRADE_FROM) is not in this clone: fetch it, or correct the id")
 
 

@@ -20,17 +20,13 @@ def repository(tmp_path: Path) -> Path:
     return root
 
 
-def release(monkeypatch: pytest.MonkeyPatch, commit: str) -> None:
+def test_the_newest_released_version_is_the_previous_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UPGRADE_FROM", raising=False)
-    monkeypatch.setattr(previous, "versions", lambda: (Version("0.1.0", 0, commit), Version("0.2.0", 1)))
-
-
-def test_the_newest_released_version_is_the_previous_one(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = previous.git("rev-parse", "HEAD^", root=repository)
-    release(monkeypatch, first)
-    assert previous.need_previous(repository) == first
-    monkeypatch.setenv("UPGRADE_FROM", "HEAD")
-    assert previous.need_previous(repository) == previous.git("rev-parse", "HEAD", root=repository) != first
+    found = (Version("0.1.0", 0, "a" * 40), Version("0.2.0", 1, "b" * 40), Version("0.3.0", 2))
+    monkeypatch.setattr(previous, "versions", lambda: found)
+    assert previous.previous() == "b" * 40
+    monkeypatch.setenv("UPGRADE_FROM", "v0.1.0")
+    assert previous.previous() == "v0.1.0"
 
 
 def test_a_commit_that_a_clone_is_expected_to_have_is_not_skipped(
@@ -39,20 +35,18 @@ def test_a_commit_that_a_clone_is_expected_to_have_is_not_skipped(
     shallow, export = tmp_path / "shallow", tmp_path / "export"
     subprocess.run(["git", "clone", "--quiet", "--depth=1", repository.as_uri(), str(shallow)], check=True)
     export.mkdir()
-    first = previous.git("rev-parse", "HEAD^", root=repository)
-    release(monkeypatch, first)
+    first, second = (previous.git("rev-parse", name, root=repository) for name in ("HEAD^", "HEAD"))
+    assert previous.need_commit(first[:12], repository) == first
+    assert previous.need_commit(second, shallow) == second
     for root, reason in ((shallow, "this clone is shallow"), (export, "these sources are no git repository")):
         with pytest.raises(pytest.skip.Exception, match=reason) as skipped:
-            previous.need_previous(root)
+            previous.need_commit(first, root)
         assert str(skipped.value) in ALLOWED_SKIPS
-    release(monkeypatch, previous.git("rev-parse", "HEAD", root=repository))
-    assert previous.need_previous(shallow) == previous.previous()  # a shallow clone may have it
-    release(monkeypatch, "0" * 40)
     with pytest.raises(LookupError, match="is not in this clone: fetch it, or correct the id"):
-        previous.need_previous(repository)
+        previous.need_commit("0" * 40, repository)
     (export / ".git").mkdir()  # git cannot read it
     with pytest.raises(LookupError, match="is not in this clone"):
-        previous.need_previous(export)
+        previous.need_commit(first, export)
     monkeypatch.setenv("UPGRADE_FROM", first)
     with pytest.raises(LookupError, match=f"commit {first} "):
-        previous.need_previous(shallow)
+        previous.need_commit(first, shallow)
