@@ -69,7 +69,7 @@ def start_driver(
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_CONF_DIR": str(ROOT / "spark/conf"),
             "PYSPARK_PYTHON": sys.executable,
-            BATCH_JOB_ENV: job.model_dump_json(by_alias=True),
+            BATCH_JOB_ENV: job.to_json(),
             **(env or {}),
         },
         cwd=folder,
