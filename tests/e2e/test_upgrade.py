@@ -27,7 +27,7 @@ from tests.e2e.conftest import NAMESPACE, ROOT
 from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.test_handover import PARTITIONS, Publisher
 from tests.e2e.waiting import until
-from tests.support.previous import check_out, need_previous
+from tests.support.previous import check_out, need_previous, python_path
 from tests.support.readers import Readers
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.long]
@@ -44,7 +44,7 @@ def local_cluster(root: Path, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "local_cluster", *arguments],
         cwd=root,
-        env=os.environ | {"PYTHONPATH": str(root / "local/cluster/src")},
+        env=os.environ | {"PYTHONPATH": python_path(root)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -53,6 +53,11 @@ def check_out(commit: str, tree: Path) -> Path:
     return tree
 
 
+def python_path(tree: Path) -> str:
+    """The value of PYTHONPATH with which Python runs the packages of a tree, with the libraries of this one."""
+    return os.pathsep.join(str(path) for pattern in ("*/src", "local/*/src") for path in tree.glob(pattern))
+
+
 _ORIGINS = "import sys; from importlib.util import find_spec; print(*(find_spec(name).origin for name in sys.argv[1:]))"
 
 
@@ -63,7 +68,7 @@ def environment_of_previous(folder: Path) -> dict[str, str]:
         folder: For its sources.
     """
     tree = check_out(need_previous(), folder / "tree")
-    environment = {"PYTHONPATH": os.pathsep.join(str(path) for path in tree.glob("*/src"))}
+    environment = {"PYTHONPATH": python_path(tree)}
     names = [path.parent.name for path in tree.glob("*/src/*/__init__.py")]
     command = [sys.executable, "-c", _ORIGINS, *names]
     done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
