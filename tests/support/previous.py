@@ -1,9 +1,12 @@
 """The previous release, for tests of upgrades."""
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,19 +61,51 @@ def python_path(tree: Path) -> str:
     return os.pathsep.join(str(path) for pattern in ("*/src", "local/*/src") for path in tree.glob(pattern))
 
 
-_ORIGINS = "import sys; from importlib.util import find_spec; print(*(find_spec(name).origin for name in sys.argv[1:]))"
+@dataclass(frozen=True)
+class Previous:
+    """The code of the previous release, with the libraries of this tree.
 
-
-def environment_of_previous(folder: Path) -> dict[str, str]:
-    """Variables with which Python runs the previous release: all its packages, with the libraries of this tree.
-
-    Args:
-        folder: For its sources.
+    Attributes:
+        tree: Its sources.
+        environment: Variables with which Python runs it.
     """
-    tree = check_out(need_previous(), folder / "tree")
-    environment = {"PYTHONPATH": python_path(tree)}
-    names = [path.parent.name for path in tree.glob("*/src/*/__init__.py")]
-    command = [sys.executable, "-c", _ORIGINS, *names]
-    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
-    assert names and all(each.startswith(f"{tree}/") for each in done.stdout.split()), done.stdout
-    return environment
+
+    tree: Path
+    environment: dict[str, str]
+
+    @classmethod
+    def check_out(cls, folder: Path) -> "Previous":
+        """Its code in a folder; Python finds all packages there."""
+        tree = check_out(need_previous(), folder / "tree")
+        found = cls(tree, {"PYTHONPATH": python_path(tree)})
+        names = [path.parent.name for path in tree.glob("*/src/*/__init__.py")]
+        origins = found.run(_ORIGINS, names)
+        assert names and all(each.startswith(f"{tree}/") for each in origins), origins
+        return found
+
+    def run(self, code: str, given: object) -> Any:
+        """Run a program, which may also import the tests of that release.
+
+        Args:
+            code: The program; it reads JSON and prints JSON.
+            given: Its input.
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            input=json.dumps(given),
+            cwd=self.tree,
+            env=os.environ | self.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return json.loads(done.stdout)
+
+
+_ORIGINS = """
+import json
+import sys
+from importlib.util import find_spec
+
+print(json.dumps([find_spec(name).origin for name in json.load(sys.stdin)]))
+"""

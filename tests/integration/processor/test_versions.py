@@ -1,11 +1,7 @@
 """Hosts of the previous release and of this tree share one consumer and take over from each other, as in an upgrade."""
 
 import json
-import os
-import subprocess
-import sys
-
-import pytest
+from pathlib import Path
 
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.host_report import FleetReport
@@ -16,30 +12,18 @@ from tests.integration.processor.test_drain import wait_drained
 from tests.integration.processor.test_leader import fleet_of
 from tests.integration.processor.test_table import rows_of
 from tests.support.audited import run_program
-from tests.support.previous import environment_of_previous
+from tests.support.previous import Previous
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
 REWRITE = """
+import json
 import sys
+
 from eventconsumer_api.wire.host_config import HostConfig
-print(HostConfig.model_validate_json(sys.stdin.read()).to_json())
+
+print(json.dumps(HostConfig.model_validate_json(json.load(sys.stdin)).to_json()))
 """
-
-
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Environment of a host of the previous release: its code, with the libraries of this tree."""
-    folder = tmp_path_factory.mktemp("previous")
-    path = environment_of_previous(folder)["PYTHONPATH"]
-    return {"PYTHONPATH": f"{without_decoder(folder)['PYTHONPATH']}:{path}"}  # the compiled one is of this tree
-
-
-def written_by(old: dict[str, str], config: str) -> str:
-    """A host's configuration as the operator of the previous release writes it."""
-    command, environment = [sys.executable, "-c", REWRITE], os.environ | old
-    done = subprocess.run(command, input=config, env=environment, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
 
 
 def wait_led(orders: Consumer, events: int, *hosts: HostProcess) -> None:
@@ -55,11 +39,15 @@ def wait_led(orders: Consumer, events: int, *hosts: HostProcess) -> None:
     wait_until(met, f"{events} events in the table and in batches: {found}")
 
 
-def test_an_upgrade_and_a_rollback_host_by_host(consumer: MakeConsumer, old: dict[str, str]) -> None:
+def test_an_upgrade_and_a_rollback_host_by_host(consumer: MakeConsumer, tmp_path: Path) -> None:
+    previous = Previous.check_out(tmp_path)
+    # The compiled decoder is of this tree.
+    path = f"{without_decoder(tmp_path)['PYTHONPATH']}:{previous.environment['PYTHONPATH']}"
+    old = previous.environment | {"PYTHONPATH": path}
     batches = {"trigger": {"files": 4, "ageSeconds": 2}}
     orders = consumer(partitions=PARTITIONS, batches=batches, table={"maxSeconds": 1})
     config = HostConfig.model_validate(orders.config).to_json()
-    assert written_by(old, config) == config  # so its digest is the same, and no host restarts
+    assert previous.run(REWRITE, config) == config  # so its digest is the same, and no host restarts
     orders.config = json.loads(config)
     orders.publish(1000)
     first = orders.host("orders-host-0", environment=old)

@@ -10,7 +10,7 @@ from eventconsumer_api.wire.batch import BatchCommit
 from tests.integration.spark.conftest import Driver
 from tests.integration.spark.drained import DrainedBatch
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
-from tests.support.previous import environment_of_previous
+from tests.support.previous import Previous
 
 KILLED = Path(__file__).with_name("killed.py")
 TODAY = Path(eventconsumer_spark.job.__file__)
@@ -20,9 +20,9 @@ TODAY = Path(eventconsumer_spark.job.__file__)
 def test_attempts_of_two_versions_at_one_batch_write_each_event_once(
     drained: DrainedBatch, driver: Driver, azurite: AzuriteProcess, tmp_path: Path
 ) -> None:
-    old = environment_of_previous(tmp_path)
-    (program,) = (tmp_path / "tree").glob("*/src/eventconsumer_spark/job.py")
-    runs: list[tuple[Path, dict[str, str]]] = [(program, old), (TODAY, {})]
+    old = Previous.check_out(tmp_path)
+    (program,) = old.tree.glob("*/src/eventconsumer_spark/job.py")
+    runs: list[tuple[Path, dict[str, str]]] = [(program, old.environment), (TODAY, {})]
     for number in (1, 2):
         drained.files.clear()
         drained.slot("0", 100 * number, 100)

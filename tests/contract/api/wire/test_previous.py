@@ -1,10 +1,7 @@
 """The code of the previous release reads the documents of this tree; those of released versions never change."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from typing import NamedTuple
 
 import pytest
@@ -12,7 +9,7 @@ import pytest
 from eventconsumer_api.wire.document import WireDocument
 from tests.golden.documents import DEFAULTS, DOCUMENTS, fields, generate, has, kind
 from tests.golden.versions import Version, versions
-from tests.support.previous import ROOT, environment_of_previous, git, need_commit
+from tests.support.previous import ROOT, Previous, git, need_commit
 
 MODELS = {kind(model): model for model in DOCUMENTS}
 RELEASED = pytest.mark.parametrize(
@@ -40,7 +37,7 @@ print(json.dumps({"read": read, "written": generate(versions()[-1])}))
 """
 
 
-class Previous(NamedTuple):
+class Answers(NamedTuple):
     """What the previous release makes of today's documents, and the documents that it writes, by names of files."""
 
     read: dict[str, str]
@@ -57,25 +54,19 @@ def today() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def previous(tmp_path_factory: pytest.TempPathFactory, today: dict[str, str]) -> Previous:
-    folder = tmp_path_factory.mktemp("previous")
-    environment = os.environ | environment_of_previous(folder)
-    command, text = [sys.executable, "-c", READ], json.dumps(today)
-    done = subprocess.run(
-        command, input=text, cwd=folder / "tree", env=environment, capture_output=True, text=True, check=True
-    )
-    return Previous(**json.loads(done.stdout))
+def previous(tmp_path_factory: pytest.TempPathFactory, today: dict[str, str]) -> Answers:
+    return Answers(**Previous.check_out(tmp_path_factory.mktemp("previous")).run(READ, today))
 
 
 def test_the_previous_release_reads_what_is_written_where_nothing_new_is_used(
-    previous: Previous, today: dict[str, str]
+    previous: Answers, today: dict[str, str]
 ) -> None:
     minimal = {name: text for name, text in today.items() if name in previous.read and name.endswith("-minimal.json")}
     assert minimal
     assert {name: previous.read[name] for name in minimal} == minimal
 
 
-def test_the_previous_release_ignores_new_fields_or_names_them(previous: Previous, today: dict[str, str]) -> None:
+def test_the_previous_release_ignores_new_fields_or_names_them(previous: Answers, today: dict[str, str]) -> None:
     for name, text in today.items():
         if name not in previous.read:
             continue  # a new kind
@@ -88,7 +79,7 @@ def test_the_previous_release_ignores_new_fields_or_names_them(previous: Previou
             assert previous.read[name] == previous.written[name]
 
 
-def test_what_the_previous_release_writes_is_read(previous: Previous) -> None:
+def test_what_the_previous_release_writes_is_read(previous: Answers) -> None:
     for name, text in previous.written.items():
         if name != DEFAULTS:
             assert model_of(name).model_validate_json(text).to_json(indent=2) + "\n" == text
