@@ -133,7 +133,11 @@ class Stage:
                 since[0] = time.monotonic()
             return time.monotonic() - since[0] > SETTLED_SECONDS
 
-        until(settled, f"{HOSTS} hosts run {release.images['processor']}")
+        try:
+            until(settled, f"{HOSTS} hosts run {release.images['processor']}")
+        except AssertionError as error:
+            conditions = self.cluster.get("eventconsumer", NAME).get("status", {}).get("conditions")
+            raise AssertionError(f"{error}: {conditions}") from None
 
     def change(self, release: Release) -> float:
         """Move the fleet to another release; returns the longest time that a partition was unread, seconds."""

@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from eventconsumer_api.shared.model import FIRST_VERSION, Since
 from eventconsumer_api.wire.batch import BatchClaim, BatchCommit, BatchJob, BatchManifest, RegistryCheck
+from eventconsumer_api.wire.checks import CheckAnswer
 from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_api.wire.fleet import FleetMessage
 from eventconsumer_api.wire.host_config import HostConfig
@@ -32,6 +33,7 @@ from eventconsumer_host.leader.retention import RetentionRecord
 from eventconsumer_host.notice.cursor import NoticesRecord
 from eventconsumer_host.sink.slots import Genesis
 from eventconsumer_spark.job import Decoding
+from eventconsumer_tools.commands.model import CheckpointsExport
 from tests.golden.versions import Version, versions
 
 DOCUMENTS: tuple[type[WireDocument], ...] = (
@@ -41,6 +43,8 @@ DOCUMENTS: tuple[type[WireDocument], ...] = (
     BatchManifest,
     BatchReplayTotals,
     ChainRecord,
+    CheckAnswer,
+    CheckpointsExport,
     Decoding,
     FleetMessage,
     Genesis,

@@ -141,7 +141,7 @@ def test_an_identity_that_is_not_injected_is_named(server: StandInRegistry, monk
 def test_a_registry_that_lets_the_driver_read_passes_the_check(kind: RegistryType, server: StandInRegistry) -> None:
     registry, pauses = client(server, kind)
     found = check(registry)
-    assert found["ok"] and server.url in found["detail"] and "remedy" not in found
+    assert found.ok and server.url in found.detail and "remedy" not in found
     assert len(server.requests) == 1 and NO_SCHEMA[kind] in server.requests[0] and not pauses
 
 
@@ -149,8 +149,8 @@ def failed(server: StandInRegistry, kind: RegistryType, path: str = "", **creden
     """Cause and remedy of a failed check."""
     given = Credential(field=BASIC, **credential) if credential else None
     found = check(client(server, kind, given, path)[0])
-    assert (found["check"], found["ok"]) == ("schema-registry", False)
-    return found["detail"], found["remedy"]
+    assert (found.check, found.ok) == ("schema-registry", False)
+    return found.detail, found.remedy
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -189,14 +189,14 @@ def test_the_check_tells_a_missing_secret_and_an_identity_that_is_not_injected(
         monkeypatch.delenv(name, raising=False)
     registry = Registry(type=RegistryType.AZURE, url=server.url)
     found = check(SchemaRegistry(registry, Credential(field="spec.x", client_id="c")))
-    assert "not injected" in found["detail"] and "annotate the pod's service account" in found["remedy"]
+    assert "not injected" in found.detail and "annotate the pod's service account" in found.remedy
 
 
 def test_the_check_tells_a_name_that_is_not_resolved() -> None:
     registry = Registry(type=RegistryType.CONFLUENT, url="http://registry.invalid")
     found = check(SchemaRegistry(registry, sleep=lambda _: None))
-    assert "the host name cannot be resolved" in found["detail"], found
-    assert found["remedy"].startswith("correct the URL, or the DNS of the cluster")
+    assert "the host name cannot be resolved" in found.detail, found
+    assert found.remedy.startswith("correct the URL, or the DNS of the cluster")
 
 
 def test_the_check_tells_a_certificate_that_is_not_trusted_and_a_server_without_tls(
@@ -204,7 +204,7 @@ def test_the_check_tells_a_certificate_that_is_not_trusted_and_a_server_without_
 ) -> None:
     plain = Registry(type=RegistryType.CONFLUENT, url=server.url.replace("http:", "https:"))
     found = check(SchemaRegistry(plain, sleep=lambda _: None))
-    assert "TLS fails" in found["detail"] and found["remedy"].startswith("correct the scheme or port"), found
+    assert "TLS fails" in found.detail and found.remedy.startswith("correct the scheme or port"), found
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout {key} -out {certificate}"
     name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
@@ -214,10 +214,10 @@ def test_the_check_tells_a_certificate_that_is_not_trusted_and_a_server_without_
     with StandInRegistry(tls=tls) as secured:
         registry = Registry(type=RegistryType.CONFLUENT, url=secured.url)
         found = check(SchemaRegistry(registry, sleep=lambda _: None))
-        assert "its certificate is not trusted (self-signed certificate)" in found["detail"], found
-        assert found["remedy"].startswith("correct the certificate, or add its authority to the Spark image")
+        assert "its certificate is not trusted (self-signed certificate)" in found.detail, found
+        assert found.remedy.startswith("correct the certificate, or add its authority to the Spark image")
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        assert check(SchemaRegistry(registry))["ok"]
+        assert check(SchemaRegistry(registry)).ok
 
 
 def test_the_check_is_a_program_that_prints_its_result(server: StandInRegistry) -> None:

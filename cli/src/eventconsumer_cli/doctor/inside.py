@@ -1,9 +1,10 @@
 """Findings of checks that a program in a pod makes."""
 
-import json
 from collections.abc import Sequence
-from typing import Any
 
+from pydantic import ValidationError
+
+from eventconsumer_api.wire.checks import Check, CheckAnswer
 from eventconsumer_cli.doctor.findings import Finding, Level
 from eventconsumer_cli.kube.tool import Tool
 
@@ -21,16 +22,15 @@ def checks(tool: Tool, arguments: Sequence[str], stdin: bytes | None = None) -> 
     """
     answer = tool.run(arguments, stdin=stdin, quiet=True)
     try:
-        return [judge_check(each) for each in json.loads(answer.output)["checks"]]
-    except (ValueError, KeyError, TypeError):
+        return [judge_check(each) for each in CheckAnswer.model_validate_json(answer.output).checks]
+    except ValidationError:
         lines = answer.errors.decode(errors="replace").strip().splitlines()
         why = lines[-1] if lines else "no message"
         return [Finding("inside", Level.BROKEN, f"the check in pod {tool.place.pod} failed: {why}")]
 
 
-def judge_check(check: dict[str, Any]) -> Finding:
+def judge_check(check: Check) -> Finding:
     """One check of the program's output."""
     levels = {True: Level.OK, False: Level.BROKEN, None: Level.UNKNOWN}
-    remedy = check.get("remedy", "")
-    level = Level.WARNING if check["ok"] and remedy else levels[check["ok"]]
-    return Finding(check["check"], level, check.get("detail", ""), remedy)
+    level = Level.WARNING if check.ok and check.remedy else levels[check.ok]
+    return Finding(check.check, level, check.detail, check.remedy)

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.shared.console import Console
+from eventconsumer_api.wire.checks import Check
 from eventconsumer_api.wire.host_config import BlobLocation, HostConfig, LeaseLocation, NoticesConfig
 from eventconsumer_api.wire.identity import ChainRecord, LeaseRecord, chain_name
 from eventconsumer_host import problems
@@ -40,7 +41,7 @@ from eventconsumer_storage.credential import place
 from eventconsumer_storage.errors import NotFound, StorageError
 from eventconsumer_storage.lease_time import boottime
 from eventconsumer_tools.commands.leases import natural
-from eventconsumer_tools.commands.model import Check, CheckReport
+from eventconsumer_tools.commands.model import CheckReport
 from eventconsumer_tools.inspect.leases import read_leases
 from eventconsumer_tools.inspect.records import expected_lease_record, read_chain_record
 from eventconsumer_tools.inspect.storage import (

@@ -11,6 +11,8 @@ from pydantic import Field
 
 from eventconsumer_api.shared.model import Report
 from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_api.wire.checks import CheckAnswer
+from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_api.wire.identity import EventMark
 from eventconsumer_host.handler.deadletter import Letter
 from eventconsumer_tools.inspect.leases import LeaseState, Position
@@ -219,7 +221,7 @@ class CheckpointsReport(_Checkpoints):
     checkpoints: list[CheckpointRow]
 
 
-class CheckpointsExport(_Checkpoints):
+class CheckpointsExport(_Checkpoints, WireDocument):
     """The output of `checkpoint export` and input of `checkpoint import`; backups have the same form."""
 
     checkpoints: list[ExportedCheckpoint]
@@ -336,18 +338,8 @@ class HubAcceptReport(Report):
     partitions: list[HubEnds] = Field(default=[])
 
 
-class Check(Report):
-    """The result of one check."""
-
-    check: str
-    ok: bool | None = Field(description="Null: skipped, because an earlier check failed.")
-    detail: str
-    remedy: str = ""
-
-
-class CheckReport(Report):
+class CheckReport(Report, CheckAnswer):
     """The output of `check`."""
 
     version: int = SCHEMA_VERSION
     ok: bool
-    checks: list[Check]

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.errors import Blocked
+from eventconsumer_api.wire.checks import Check
 from eventconsumer_api.wire.host_config import Credential, NoticesConfig
 from eventconsumer_host.errors import NoticeFailed
 from eventconsumer_host.notice import endpoint as module
 from eventconsumer_host.notice.endpoint import ANSWER_BYTES, RETRY_AFTER_SECONDS, Endpoint
 from eventconsumer_host.notice.message import Message
 from eventconsumer_tools.commands.check import Checks, check_notices
-from eventconsumer_tools.commands.model import Check
 from tests.support.azurite import free_port
 from tests.support.receiver import Answer, NoticeServer
 

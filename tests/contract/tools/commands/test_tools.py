@@ -11,6 +11,7 @@ import structlog
 
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_api.wire.checks import Check
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.identity import lease_record_name
 from eventconsumer_host.handler.api import Event, PartitionContext
@@ -36,7 +37,7 @@ from eventconsumer_tools.commands import adopt, apply, check, checkpoint, deadle
 from eventconsumer_tools.commands import hub as hub_tool
 from eventconsumer_tools.commands.apply import backups, carry_out
 from eventconsumer_tools.commands.deadletters import Selection
-from eventconsumer_tools.commands.model import Action, Check, CheckpointsExport, PlanSource, Step
+from eventconsumer_tools.commands.model import Action, CheckpointsExport, PlanSource, Step
 from eventconsumer_tools.commands.policy import Rules
 from eventconsumer_tools.inspect.consumer import Consumer
 from eventconsumer_tools.inspect.leases import LeaseState
