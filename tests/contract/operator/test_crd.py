@@ -119,6 +119,10 @@ def test_a_name_that_pods_and_services_cannot_have_is_refused(cluster: Cluster, 
 
 
 ACCOUNT = {"storageAccountUrl": "https://shop.blob.core.windows.net"}
+SHORT = {"type": "Json", "schema": "a DATE"}
+AT = {"name": "at", "type": "TIMESTAMP"}
+MANY = [{"name": f"a{number:03}" + "x" * 124, "type": f"STRUCT<{'a' * 2000}: DATE>"} for number in range(200)]
+LONG = ", ".join(f"a{number:03}{'x' * 90} DATE" for number in range(155))
 CHANGEABLE: dict[str, tuple[str, Any, Any]] = {
     "empty prefix is no prefix": ("sink.prefix", None, ""),
     "default group is no group": ("eventHub.consumerGroup", None, "$Default"),
@@ -132,6 +136,33 @@ CHANGEABLE: dict[str, tuple[str, Any, Any]] = {
     "spark off": ("spark", GOOD["spark"], None),
     "spark on": ("spark", None, GOOD["spark"]),
     "scaling away": ("scaling", {"mode": "Fixed", "replicas": 2}, None),
+    "columns on": ("sink.body", None, SHORT),
+    "columns off": ("sink.body", SHORT, None),
+    "columns to bytes": ("sink.body", SHORT, {"type": "Binary"}),
+    "short form and more": ("sink.body", SHORT, SHORT | {"schema": "a DATE, b ARRAY<BIGINT>"}),
+    "short to long form": ("sink.body", SHORT, {"type": "Json", "columns": [{"name": "a", "type": "DATE"}]}),
+    "columns more and less": (
+        "sink.body",
+        {"type": "Json", "columns": [{"name": "a", "type": "DECIMAL(9,2)"}, AT, {"name": "b", "type": "DATE"}]},
+        {
+            "type": "Json",
+            "columns": [
+                {"name": "c", "type": "DATE"},
+                AT | {"path": "$.at", "from": "Iso8601"},
+                {"name": "a", "type": "DECIMAL(9, 2)", "required": True, "statistics": True},
+            ],
+        },
+    ),
+    "the most columns": (
+        "sink.body",
+        {"type": "Json", "columns": MANY},
+        {"type": "Json", "columns": [each | {"required": True, "path": f"$.{each['name']}"} for each in MANY]},
+    ),
+    "the longest short form": (
+        "sink.body",
+        SHORT | {"schema": LONG},
+        SHORT | {"schema": f"{LONG}, {'b' * 128} STRUCT<{'f' * 100}: DATE>"},
+    ),
     "a number as quantity": ("pods.resources.limits", None, {"cpu": 2}),
 }
 
