@@ -17,7 +17,7 @@ from eventconsumer_api.wire.host_config import BlobContainer, HostConfig, Replay
 from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host import problems
-from eventconsumer_host.amqp import compiled
+from eventconsumer_host import compiled
 from eventconsumer_host.amqp.hub import AmqpHub, linger_seconds
 from eventconsumer_host.credentials import hub_access
 from eventconsumer_host.errors import HubNotFound
