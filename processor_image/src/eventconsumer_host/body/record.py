@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from eventconsumer_api.spec.body_columns import BodyColumn
-from eventconsumer_api.wire.columns_record import COLUMNS_MAX, ColumnsOfFile, ColumnsRecord, RecordedColumn, columns_name
+from eventconsumer_api.wire.columns_record import (
+    COLUMNS_MAX,
+    ColumnsOfFile,
+    ColumnsRecord,
+    RecordedColumn,
+    columns_name,
+)
 from eventconsumer_api.wire.file_columns import COLUMNS, ERROR
 from eventconsumer_api.wire.identity import RECORD_MAX_BYTES
 from eventconsumer_storage.blobs import BlobStore

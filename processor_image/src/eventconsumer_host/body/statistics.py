@@ -65,8 +65,9 @@ def parse(text: str) -> Statistics:
     try:
         found = json.loads(text) if text else {}
         each = {int(number): (int(nulls), *(bounds or (None, None))) for number, (nulls, *bounds) in found.items()}
-        if any(len(facts) != 3 for facts in each.values()):
-            raise ValueError("a column has one bound")
+        for facts in each.values():
+            if len(facts) != 3 or not all(type(bound) in {str, int, float, type(None)} for bound in facts[1:]):
+                raise ValueError("a column has other facts than its nulls and two bounds")
     except (AttributeError, TypeError, RecursionError) as error:
         raise ValueError(f"the statistics cannot be read ({error})") from None
     return each

@@ -23,6 +23,7 @@ def files_of(
     segment: SegmentRecord,
     blobs: BlobStore,
     now: Callable[[], datetime] = utc_now,
+    *,
     columns: Sequence[BodyColumn] = (),
 ) -> tuple[Encoder, Callable[[str], Chain]]:
     """The encoder and the chains of a consumer's files.
