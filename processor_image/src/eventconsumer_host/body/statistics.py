@@ -10,6 +10,7 @@ Source: "Per-file Statistics" in PROTOCOL.md of github.com/delta-io/delta.
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
@@ -26,6 +27,7 @@ TEXT_MAX = 16  # characters of a bound
 FRACTION_MAX = 4  # digits of a decimal behind the point
 _DECIMAL_END = Decimal(10) ** 11  # with the fraction 15 digits, which a binary number of 64 bits holds
 _TIMES = datetime(1678, 1, 1, tzinfo=UTC), datetime(2262, 1, 1, tzinfo=UTC)  # that fit 64 bits of nanoseconds
+_ESCAPED = re.compile("[ \x7f]")  # HTTP headers have no DEL, and storage may take two spaces for one
 _BOUNDED = ("string", "long", "double", "date", "timestamp")
 
 Statistics = Mapping[int, tuple[int, Any, Any]]
@@ -48,7 +50,7 @@ def statistics(columns: Sequence[BodyColumn], numbers: Sequence[int], batches: S
         values = pa.chunked_array([batch.column(column.name) for batch in batches])
         low, high = bounds(column, values)
         found[str(number)] = [values.null_count] if low is None else [values.null_count, low, high]
-        longer = json.dumps(found, separators=(",", ":"))
+        longer = _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(found, separators=(",", ":")))
         if len(longer) > BYTES_MAX:
             del found[str(number)]
         else:
