@@ -35,7 +35,17 @@ _OWN_FOLDERS = (
     "_replays/",
     "_segments/",
 )
-_SINGLE = frozenset({"_chain.json", "_leader", "_notices.json", "_replay.json", "_retention.json", "_watermark.json"})
+_SINGLE = frozenset(
+    {
+        "_chain.json",
+        "_columns.json",
+        "_leader",
+        "_notices.json",
+        "_replay.json",
+        "_retention.json",
+        "_watermark.json",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +77,10 @@ class CaptureName:
 class Known:
     """A blob of the consumer that is read separately, or not audited here.
 
-    Genesis, manifest, commit, claim of an attempt, records of chain and segments, the leader's lease, the watermark,
-    the cursors of notices and of retention; requests to pass dead letters again, and records of dropped ones; commits
-    and claims of reprocessing; all blobs of a replay, which is audited under its own prefix; and the log of a table.
+    Genesis, manifest, commit, claim of an attempt, records of chain, segments and columns, the leader's lease, the
+    watermark, the cursors of notices and of retention; requests to pass dead letters again, and records of dropped
+    ones; commits and claims of reprocessing; all blobs of a replay, which is audited under its own prefix; and the log
+    of a table.
     """
 
 

@@ -6,13 +6,12 @@ folder are read as one table. The metadata of a slot names the columns of its fi
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from eventconsumer_api.shared.model import Report
 from eventconsumer_api.wire.document import WireDocument
@@ -25,7 +24,7 @@ class RecordedColumn(Report):
     """A column."""
 
     name: str = Field(description="Its name; no other column has it, in any case.")
-    type: JsonValue = Field(description="Its type, as in the log of a Delta table.")
+    type: str = Field(description="Its type, as `column_types.type_text` writes it.")
 
 
 class ColumnsRecord(WireDocument):
@@ -95,5 +94,5 @@ def _numbers(runs: str) -> Iterator[int]:
 
 
 def _digest(columns: Sequence[RecordedColumn]) -> str:
-    text = json.dumps([[each.name, each.type] for each in columns], sort_keys=True, separators=(",", ":"))
+    text = "\n".join(f"{each.name} {each.type}" for each in columns)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -12,7 +12,7 @@ release).
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -21,11 +21,15 @@ from random import Random
 import structlog
 
 from eventconsumer_api.kube.mounts import credentials
+from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.spec.conditions import ADVISORY
 from eventconsumer_api.wire.host_config import Credential, HostConfig
 from eventconsumer_api.wire.host_report import HostReport, HostState, Problem, StorageReport
 from eventconsumer_api.wire.identity import pod_of
 from eventconsumer_api.wire.termination import ReplayTotals
+from eventconsumer_host import problems
+from eventconsumer_host.body.parser import body_parser
+from eventconsumer_host.body.typed import TypedBodies
 from eventconsumer_host.handler.deadletter import DeadLetters
 from eventconsumer_host.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
 from eventconsumer_host.host.health import HealthServer, Heartbeat
@@ -66,7 +70,9 @@ class Host:
         owner: str,
         clock: Callable[[], float] = boottime,
         fleet_key: Path | None = None,
+        columns: Sequence[BodyColumn] = (),
     ) -> None:
+        self._columns = columns
         self._config = config
         self._owner = owner
         self._clock = clock
@@ -77,6 +83,7 @@ class Host:
         self._stop = asyncio.Event()
         self._state = HostState.STARTING
         self._blocked: list[Problem] = []
+        self._refused: list[Problem] = []  # columns of bodies that files are written without
         self._since: dict[tuple[str, str], datetime] = {}  # field and reason of a problem -> since when it is there
         self._partitions: PartitionManager | None = None
         self._leader: Leader | None = None
@@ -100,7 +107,9 @@ class Host:
         try:
             while not self._stop.is_set():
                 seen = fingerprint(self._credentials())
-                registered = await register(self._config, self._storage_requests.observe, pod_of(self._owner))
+                registered = await register(
+                    self._config, self._storage_requests.observe, pod_of(self._owner), self._columns
+                )
                 self._heartbeat.beat()
                 if isinstance(registered, Registration):
                     await self._run_registered(registered, seen)
@@ -114,7 +123,7 @@ class Host:
         partitions, leader = self._partitions, self._leader
         found = [*self._blocked]
         if partitions:
-            found += partitions.problems()
+            found += [*self._refused, *partitions.problems()]
         if leader:
             found += leader.problems
         state = self._state
@@ -170,7 +179,9 @@ class Host:
 
     async def _run_registered(self, registration: Registration, seen: str) -> None:
         config, info = self._config, registration.info
+        bodies = registration.bodies
         self._blocked = []
+        self._refused = [problems.columns_refused(bodies.refused)] if bodies.refused else []
         log.info(
             "registered",
             hub=info.name,
@@ -179,7 +190,7 @@ class Host:
             receiver=receiver_of(config),
         )
         segment = registration.segments[-1]
-        encode, chain = files_of(config, info, segment, registration.sink)
+        encode, chain = files_of(config, info, segment, registration.sink, columns=bodies.columns)
         rng = Random()  # noqa: S311 - for jitter, not for security
         self._heard = Heard()
         deps = PumpDependencies(
@@ -196,6 +207,7 @@ class Host:
             heard=self._heard,
             handler=self._handlers(registration, segment.segment_id, rng),
             chain=registration.chain,
+            bodies=TypedBodies(bodies, body_parser(bodies.columns).parse) if bodies.columns else None,
         )
         leases = checkpoint_store(config, info, registration.leases, self._clock)
         partitions = self._partitions = PartitionManager(deps, leases, chain, self._messages)

@@ -6,11 +6,12 @@ the files: it reads the last one again when it opens a partition.
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from eventconsumer_api.errors import Blocked, EventConsumerError
+from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.spec.conditions import Reason
 from eventconsumer_api.v1alpha1 import ClientKind
 from eventconsumer_api.wire.host_config import BlobContainer, HostConfig, ReplayConfig
@@ -19,6 +20,7 @@ from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host import problems
 from eventconsumer_host.amqp import compiled
 from eventconsumer_host.amqp.hub import AmqpHub, linger_seconds
+from eventconsumer_host.body.record import NO_COLUMNS, Entered, enter
 from eventconsumer_host.credentials import hub_access
 from eventconsumer_host.errors import HubNotFound
 from eventconsumer_host.handler.loading import Factory, load
@@ -54,13 +56,16 @@ class Registration:
     segments: tuple[SegmentRecord, ...] = ()  # of the chain; the newest is last
     handler: Factory | None = None  # None: no handler is configured
     replay: BoundedHub | None = None  # the hub of a replay; None: no replay
+    bodies: Entered = NO_COLUMNS  # the columns of bodies in the files
 
     async def close(self) -> None:
         """Close all connections."""
         await asyncio.gather(self.hub.close(), self.leases.close(), self.sink.close())
 
 
-async def register(config: HostConfig, observe: Observer, reader: str = "") -> Registration | list[Problem]:
+async def register(
+    config: HostConfig, observe: Observer, reader: str = "", columns: Sequence[BodyColumn] = ()
+) -> Registration | list[Problem]:
     """Try to register once; returns the registration, or all problems found. For `reader` see `hub_of`."""
     found: list[Problem] = []
     memory = Memory(config.processing.buffer_bytes)
@@ -87,6 +92,8 @@ async def register(config: HostConfig, observe: Observer, reader: str = "") -> R
             await attempt(problems.LEASES, _claim_leases(config, registration))
         if registration and config.replay and not found:
             registration = await attempt(problems.HUB, _bounded(registration, config.replay, config.sink.prefix))
+        if registration and columns and not found:
+            registration = await attempt(problems.SINK, _enter_columns(registration, config.sink.prefix, columns))
         if registration and not found:
             return registration
     await asyncio.gather(*(part.close() for part in (hub and hub[0], leases, sink) if part))
@@ -111,6 +118,10 @@ async def _claim_leases(config: HostConfig, found: Registration) -> None:
 async def _bounded(found: Registration, config: ReplayConfig, prefix: str) -> Registration:
     hub = await bounded(found.hub, found.info, config, found.sink, prefix)
     return replace(found, hub=hub, info=hub.narrowed(found.info), replay=hub)
+
+
+async def _enter_columns(found: Registration, prefix: str, columns: Sequence[BodyColumn]) -> Registration:
+    return replace(found, bodies=await enter(found.sink, prefix, columns))
 
 
 async def _load_handler(name: str | None) -> Factory | None:

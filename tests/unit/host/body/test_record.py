@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.spec.body_columns import BodyColumn
+from eventconsumer_api.spec.column_types import DeltaType, parse_type
 from eventconsumer_api.wire.columns_record import ColumnsOfFile, ColumnsRecord, columns_name
-from eventconsumer_host.body.record import NO_COLUMNS, Refused, enter, merged, read
+from eventconsumer_host.body.record import NO_COLUMNS, RefusedColumn, enter, merged, read
 from eventconsumer_storage.errors import Damaged
 from tests.support.fakes.blobs import FakeBlobStore
 
@@ -27,7 +28,7 @@ def column(name: str, kind: str = "long") -> BodyColumn:
 @given(st.lists(specs, max_size=6))
 def test_columns_are_only_added_and_keep_their_types(history: list[list[BodyColumn]]) -> None:
     record = ColumnsRecord(columns=[])
-    files: list[tuple[ColumnsOfFile, list[tuple[str, object]]]] = []
+    files: list[tuple[ColumnsOfFile, list[tuple[str, DeltaType]]]] = []
     for spec in history:
         after, entered = merged(record, spec)
         assert after.columns[: len(record.columns)] == record.columns
@@ -41,7 +42,7 @@ def test_columns_are_only_added_and_keep_their_types(history: list[list[BodyColu
     for of_file, expected in files:
         read_again = ColumnsOfFile.parse(str(of_file))
         assert read_again == of_file
-        assert [(each.name, each.type) for each in read_again.among(record) or ()] == expected
+        assert [(each.name, parse_type(each.type)) for each in read_again.among(record) or ()] == expected
 
 
 def test_a_name_that_is_taken_is_refused() -> None:
@@ -49,9 +50,9 @@ def test_a_name_that_is_taken_is_refused() -> None:
     _, entered = merged(record, [column("cents", "string"), column("Order", "string"), column("body"), column("new")])
     assert [each.name for each in entered.columns] == ["new"]
     assert entered.refused == (
-        Refused(column("cents", "string"), "cents", "long"),
-        Refused(column("Order", "string"), "order", "string"),
-        Refused(column("body"), "body", None),
+        RefusedColumn(column("cents", "string"), "files have cents BIGINT"),
+        RefusedColumn(column("Order", "string"), "files have order STRING"),
+        RefusedColumn(column("body"), "each file has a column of this name"),
     )
 
 
