@@ -422,7 +422,7 @@ def _add(slot: Slot, partition: str, root: str, columns: FileColumns) -> dict[st
             "size": slot.size,
             "modificationTime": _milliseconds(slot.committed_at),
             "dataChange": True,
-            "stats": json.dumps(stats, separators=(",", ":")),
+            "stats": json.dumps(stats, separators=(",", ":"), ensure_ascii=False),
         }
     }
 
@@ -437,4 +437,6 @@ def _milliseconds(time: datetime) -> int:
 
 
 def _lines(actions: Iterable[Mapping[str, Any]]) -> bytes:
-    return b"".join(json.dumps(action, separators=(",", ":")).encode() + b"\n" for action in actions)
+    """A version. Characters are not escaped: delta-rs 1.6 reads those of U+20000 and above as others then."""
+    texts = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) for action in actions)
+    return b"".join(text.encode(errors="backslashreplace") + b"\n" for text in texts)
