@@ -135,7 +135,7 @@ def _rounded(value: Decimal, rounding: str) -> int | float:
         digits = min(FRACTION_MAX, max(0, -int(value.as_tuple().exponent)))
         rounded = value.quantize(Decimal(1).scaleb(-digits), rounding)
         return int(rounded) if rounded == int(rounded) else float(rounded)
-    unit = 10 ** (value.adjusted() + 1 - _LARGE_DIGITS)
+    unit: int = 10 ** (value.adjusted() + 1 - _LARGE_DIGITS)
     whole = int((value / unit).to_integral_value(rounding)) + (1 if rounding == ROUND_CEILING else -1)
     return whole * unit
 

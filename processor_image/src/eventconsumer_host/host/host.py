@@ -12,7 +12,7 @@ release).
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from random import Random
 import structlog
 
 from eventconsumer_api.kube.mounts import credentials
-from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.spec.conditions import ADVISORY
 from eventconsumer_api.wire.host_config import Credential, HostConfig
 from eventconsumer_api.wire.host_report import HostReport, HostState, Problem, StorageReport
@@ -70,9 +69,7 @@ class Host:
         owner: str,
         clock: Callable[[], float] = boottime,
         fleet_key: Path | None = None,
-        columns: Sequence[BodyColumn] = (),
     ) -> None:
-        self._columns = columns
         self._config = config
         self._owner = owner
         self._clock = clock
@@ -107,9 +104,7 @@ class Host:
         try:
             while not self._stop.is_set():
                 seen = fingerprint(self._credentials())
-                registered = await register(
-                    self._config, self._storage_requests.observe, pod_of(self._owner), self._columns
-                )
+                registered = await register(self._config, self._storage_requests.observe, pod_of(self._owner))
                 self._heartbeat.beat()
                 if isinstance(registered, Registration):
                     await self._run_registered(registered, seen)

@@ -6,15 +6,14 @@ the files: it reads the last one again when it opens a partition.
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from eventconsumer_api.errors import Blocked, EventConsumerError
-from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.spec.conditions import Reason
 from eventconsumer_api.v1alpha1 import ClientKind
-from eventconsumer_api.wire.host_config import BlobContainer, HostConfig, ReplayConfig
+from eventconsumer_api.wire.host_config import BlobContainer, BodyConfig, HostConfig, ReplayConfig
 from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host import problems
@@ -63,9 +62,7 @@ class Registration:
         await asyncio.gather(self.hub.close(), self.leases.close(), self.sink.close())
 
 
-async def register(
-    config: HostConfig, observe: Observer, reader: str = "", columns: Sequence[BodyColumn] = ()
-) -> Registration | list[Problem]:
+async def register(config: HostConfig, observe: Observer, reader: str = "") -> Registration | list[Problem]:
     """Try to register once; returns the registration, or all problems found. For `reader` see `hub_of`."""
     found: list[Problem] = []
     memory = Memory(config.processing.buffer_bytes)
@@ -92,8 +89,8 @@ async def register(
             await attempt(problems.LEASES, _claim_leases(config, registration))
         if registration and config.replay and not found:
             registration = await attempt(problems.HUB, _bounded(registration, config.replay, config.sink.prefix))
-        if registration and columns and not found:
-            registration = await attempt(problems.SINK, _enter_columns(registration, config.sink.prefix, columns))
+        if registration and config.body and not found:
+            registration = await attempt(problems.SINK, _enter_columns(config, config.body, registration))
         if registration and not found:
             return registration
     await asyncio.gather(*(part.close() for part in (hub and hub[0], leases, sink) if part))
@@ -120,8 +117,12 @@ async def _bounded(found: Registration, config: ReplayConfig, prefix: str) -> Re
     return replace(found, hub=hub, info=hub.narrowed(found.info), replay=hub)
 
 
-async def _enter_columns(found: Registration, prefix: str, columns: Sequence[BodyColumn]) -> Registration:
-    return replace(found, bodies=await enter(found.sink, prefix, columns))
+async def _enter_columns(config: HostConfig, body: BodyConfig, found: Registration) -> Registration:
+    try:
+        columns = body.parsed()
+    except ValueError as error:  # the operator has checked them
+        raise Blocked("spec.sink.body", Reason.SPEC_INVALID, str(error)) from None
+    return replace(found, bodies=await enter(found.sink, config.sink.prefix, columns))
 
 
 async def _load_handler(name: str | None) -> Factory | None:
