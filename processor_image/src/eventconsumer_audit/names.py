@@ -186,6 +186,7 @@ class SlotFacts:
     chain: str = ""  # identity of the chain; empty: absent
     earliest: datetime | None = None  # enqueued time of the earliest row; None: no rows, or written by an old version
     dropped: int = 0  # events that the handler dropped
+    columns: str = ""  # of bodies, in the file: see `bodycolumns`
 
 
 class BadFacts(Exception):  # noqa: N818 - the name describes the state
@@ -233,6 +234,7 @@ def facts(name: str, start: int, size: int, etag: str, metadata: Mapping[str, st
             chain=values.get("chain", ""),
             earliest=_aware(values["min_enqueued_time"]) if "min_enqueued_time" in values else None,
             dropped=int(values.get("dropped", 0)),
+            columns=values.get("columns", ""),
         )
     except KeyError as error:
         raise BadFacts(f"metadata {error.args[0]} is missing") from None
