@@ -156,7 +156,7 @@ def _rows(partition: str, numbers: Sequence[int]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _dumped(store: FakeBlobStore, folder: Path) -> Path:
+def dumped(store: FakeBlobStore, folder: Path) -> Path:
     """The container as files, for programs that read a table."""
     for name, blob in store.blobs.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -179,7 +179,7 @@ async def test_delta_rs_reads_each_event_once_and_skips_files_by_their_statistic
     assert report is not None
     assert (report.version, report.files, report.events, report.pending_files) == (1, 4, 14, 0)
     assert report.oldest_pending_time is None
-    root = _dumped(table.store, tmp_path)
+    root = dumped(table.store, tmp_path)
     rows = _read(root).sort_by([("partition_id", "ascending"), ("sequence_number", "ascending")]).to_pylist()
     assert [(row["partition_id"], row["sequence_number"]) for row in rows] == [
         (partition, number) for partition in PARTITIONS for number in range(7)
@@ -203,7 +203,7 @@ async def test_bounds_are_never_wider_than_the_rows_and_a_file_without_rows_is_p
     report = committer.report
     assert report is not None
     assert (report.files, report.events, report.pending_files) == (3, 3, 0)
-    root = _dumped(table.store, tmp_path)
+    root = dumped(table.store, tmp_path)
     assert sorted(_read(root)["sequence_number"].to_pylist()) == [1, 5, 6]
     facts = pa.table(DeltaTable(str(root)).get_add_actions(flatten=True)).to_pylist()
     assert {(fact["min.sequence_number"], fact["max.sequence_number"], fact["num_records"]) for fact in facts} == {
@@ -367,7 +367,7 @@ async def test_a_checkpoint_replaces_the_versions_before_it(tmp_path: Path) -> N
     names = {name.removeprefix(LOG) for name in table.store.blobs if name.startswith(LOG)}
     assert f"{0:020d}.json" not in names, "old versions are removed"
     assert sum("checkpoint.parquet" in name for name in names) >= 2
-    root = _dumped(table.store, tmp_path)
+    root = dumped(table.store, tmp_path)
     assert sorted(_read(root)["sequence_number"].to_pylist()) == sorted(
         number for end in table.ends.values() for number in range(end)
     )
@@ -396,7 +396,7 @@ async def test_a_checkpoint_keeps_what_other_programs_removed(tmp_path: Path) ->
     newest = max(name for name in table.store.blobs if name.endswith(".checkpoint.parquet"))
     for name in [name for name in table.store.blobs if name.startswith(LOG) and name != newest]:
         del table.store.blobs[name]
-    assert sorted(_read(_dumped(table.store, tmp_path))["sequence_number"].to_pylist()) == [*range(2, 12)]
+    assert sorted(_read(dumped(table.store, tmp_path))["sequence_number"].to_pylist()) == [*range(2, 12)]
 
 
 def _log_of(table: Table, *actions: dict[str, Any]) -> None:
@@ -482,7 +482,7 @@ async def test_a_version_that_is_free_again_below_a_checkpoint_registers_nothing
     await idle.advance(PARTITIONS)
     await table.write("0", 1)
     await idle.advance(PARTITIONS)
-    assert sorted(_read(_dumped(table.store, tmp_path))["sequence_number"].to_pylist()) == [*range(6)]
+    assert sorted(_read(dumped(table.store, tmp_path))["sequence_number"].to_pylist()) == [*range(6)]
 
 
 async def test_versions_are_removed_only_if_the_last_checkpoint_is_named(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
 """Columns of bodies in the table: added with the first file that has them, never taken away, exact or refused."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,11 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from eventconsumer_api.errors import Blocked
-from eventconsumer_api.spec.body_columns import BodyColumn, schema_columns
+from eventconsumer_api.spec.body_columns import schema_columns
 from eventconsumer_api.spec.conditions import Reason
 from eventconsumer_api.wire.columns_record import columns_name
-from tests.unit.host.leader.test_table import LOG, Table, _dumped
+from tests.unit.host.leader.test_table import LOG, Table, dumped
+from tests.unit.host.leader.values import VALUES, bounded, write_values
 
 CENTS, NOTE, ITEMS = schema_columns("cents BIGINT, note STRING, items ARRAY<STRUCT<sku: STRING, qty: BIGINT>>")
 RECORD = columns_name("p")
@@ -26,14 +26,9 @@ def bodies(*values: Any) -> list[bytes]:
     return [json.dumps(value).encode() for value in values]
 
 
-def bounded(columns: Sequence[BodyColumn]) -> tuple[BodyColumn, ...]:
-    """The same with statistics."""
-    return tuple(replace(each, statistics=True) for each in columns)
-
-
 def rows(table: Table, folder: Path, *names: str) -> list[dict[str, Any]]:
     """The rows of partition 0, as delta-rs reads them."""
-    found = DeltaTable(str(_dumped(table.store, folder))).to_pyarrow_table()
+    found = DeltaTable(str(dumped(table.store, folder))).to_pyarrow_table()
     sorted_rows: list[dict[str, Any]] = found.sort_by("sequence_number").select(names).to_pylist()
     return sorted_rows
 
@@ -100,7 +95,7 @@ async def test_the_columns_of_a_checkpoint_are_kept(tmp_path: Path) -> None:
     await table.write_typed("0", [*columns, NOTE], bodies({"cents": 4, "note": "n"}))
     await table.committer(versions=1).advance(["0"])
     assert schema(table) == ["cents", "_error", "note"]
-    root = _dumped(table.store, tmp_path)
+    root = dumped(table.store, tmp_path)
     found = DeltaTable(str(root)).to_pyarrow_table(columns=["cents", "note"], filters=[("cents", ">=", 3)])
     assert found.sort_by("cents").to_pylist() == [{"cents": 3, "note": None}, {"cents": 4, "note": "n"}]
 
@@ -157,55 +152,15 @@ async def test_metadata_of_columns_that_was_changed_is_a_fault(key: str, text: s
         await table.committer().advance(["0"])
 
 
-VALUES: dict[str, list[Any]] = {
-    "text STRING": [
-        "",
-        "a",
-        "z" * 20,
-        "z" * 15 + "\ud7ff" + "zz",
-        "\U0010ffff" * 16,
-        "it's",
-        "\U00020000\U00030000",
-        " \x7f",
-        "\uffff",
-    ],
-    "number BIGINT": [-(2**63), -1, 0, 2**53 + 1, 2**63 - 1],
-    "ratio DOUBLE": [-1e300, -0.0, 0.0, 0.1, 1 / 3, 1e-300, 1e22],
-    "price DECIMAL(38, 10)": [
-        Decimal("-0.0000000001"),
-        Decimal("0.29"),
-        Decimal("99999999999.9999"),
-        Decimal(10) ** 20,
-    ],
-    "day DATE": [date(1, 1, 1), date(1969, 12, 31), date(2026, 1, 2), date(9999, 12, 31)],
-    "at TIMESTAMP": [
-        datetime(2026, 1, 2, 3, 4, 5, 678_901, UTC),
-        datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
-        datetime(2262, 1, 1, tzinfo=UTC) + timedelta(microseconds=1),
-        datetime(1, 1, 1, tzinfo=UTC),
-        datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC),
-    ],
-}
-
-
-def _json(value: Any) -> str:
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    return json.dumps(value.isoformat() if isinstance(value, date) else value)
-
-
 @pytest.mark.parametrize("column", VALUES)
 async def test_delta_rs_finds_each_value_by_its_bounds(column: str, tmp_path: Path) -> None:
-    """Each value alone, with its neighbour, and beside nulls; by the readers of PyArrow and of DataFusion."""
-    (declared,) = bounded(schema_columns(column))
-    values, name, table = VALUES[column], declared.name, Table()
-    for some in (*([value] for value in values), *(values[at : at + 2] for at in range(len(values))), [None]):
-        texts = [b"{}" if value is None else f'{{"{name}": {_json(value)}}}'.encode() for value in some]
-        await table.write_typed("0", [declared], [*texts, b"{}"])
+    """By the readers of PyArrow and of DataFusion; tests/outsiders has other programs."""
+    name, values = column.split(maxsplit=1)[0], VALUES[column]
+    table = Table()
+    written = await write_values(table, column)
     await table.committer().advance(["0"])
-    root = str(_dumped(table.store, tmp_path))
+    root = str(dumped(table.store, tmp_path))
     found = DeltaTable(root)
-    written = [row[name] for row in found.to_pyarrow_table(columns=[name]).to_pylist()]
     sql = "CAST({} AS DECIMAL(38, 10))" if "DECIMAL" in column else "CAST({} AS DATE)" if "DATE" in column else "{}"
     for value in values:
         expected = written.count(value)
