@@ -6,10 +6,11 @@ The table is data, without Arrow or Spark. Builders beside each user make what i
 any columns, so a consumer may have more than these. The auditor has a list of its own.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.spec.column_types import DeltaType
 
 
@@ -115,6 +116,18 @@ COLUMNS: tuple[Column, ...] = (
     ),
 )
 """The columns of each file, in their order."""
+
+ERROR = Column(
+    "_error",
+    "string",
+    "Why the body does not fit its columns: column, expected and found type, never a value; null: it fits.",
+)
+"""The last column of a file that has columns of bodies."""
+
+
+def of_bodies(columns: Sequence[BodyColumn]) -> tuple[Column, ...]:
+    """The columns of a file behind `COLUMNS`: those of its bodies, and `ERROR`; none without columns of bodies."""
+    return (*(Column(each.name, each.type, "") for each in columns), *((ERROR,) if columns else ()))
 
 
 def delta_schema(columns: Iterable[Column]) -> dict[str, Any]:

@@ -3,23 +3,30 @@
 Any number of committers may run at once: see `delta`. A committer takes the files after those that the table covers
 (`tail` finds them), and commits them. What the table covers is only known from the table's log, so a committer that was
 killed, or whose answer was lost, needs no other record.
+
+Columns of bodies come into the table in the version of the first file that has them, as the record of columns has them
+(`body.record`), whatever the configuration of this host says. The table keeps all columns that it has. Where one of
+them has another type than a file, because another program changed the table, no file is registered from there on.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import uuid4
 
 import structlog
 
+from eventconsumer_api.wire.columns_record import ColumnsRecord, columns_name
 from eventconsumer_api.wire.host_report import COUNT_MAX, TableReport
+from eventconsumer_host.body import record
 from eventconsumer_host.leader.stage import Stage
 from eventconsumer_host.leader.tail import Follower, Pace, Segment, Tail
 from eventconsumer_host.leader.task import Task, View
 from eventconsumer_host.sink.slots import Slot
 from eventconsumer_host.table import checkpoint
-from eventconsumer_host.table.delta import Registration, TablePartition, TableState, new_table
+from eventconsumer_host.table.delta import FileColumns, Registration, TablePartition, TableState, new_table
 from eventconsumer_host.table.log import TableLog, invalid
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.confined.reader import Confined
@@ -63,6 +70,8 @@ class Committer:
             checkpoint_versions: Versions between two checkpoints of a small table.
         """
         self._log = TableLog(blobs, prefix, confined)
+        self._prefix = prefix
+        self._record = ColumnsRecord(columns=[])  # as last read
         self._chain = chain
         self._tail = tail
         self._now = now
@@ -90,7 +99,7 @@ class Committer:
             await self._commit(new_table(str(uuid4()), self._now()))
         while True:
             await self._look(partitions)
-            registration = self._next()
+            registration = await self._next()
             if registration is None:
                 break
             await self._commit(registration.content(self._log.root, self._now()))
@@ -150,11 +159,12 @@ class Committer:
         covered = self._state.covered(self._chain, place)
         return await follower.start() if covered is None else covered + 1
 
-    def _next(self) -> Registration | None:
+    async def _next(self) -> Registration | None:
         """The next commit; None: nothing is left to register.
 
         Raises:
-            Blocked: The table needs another writer.
+            Blocked: The table needs another writer, or has other columns than the files.
+            StorageError: A request failed.
         """
         assert self._state is not None  # noqa: S101 - read before
         chosen: dict[TablePartition, tuple[Slot, ...]] = {}
@@ -171,12 +181,52 @@ class Committer:
                 "spec.sink.table and let a program of your own register the files"
             )
         slots = [slot for each in chosen.values() for slot in each]
+        columns = await self._columns([slot for slot in slots if slot.columns and slot.count and not slot.tombstone])
         return Registration(
             chain=self._chain,
             slots=chosen,
             files=self._total("files") + len(slots),
             events=self._total("events") + sum(slot.count for slot in slots),
+            columns=columns,
+            metadata=self._with([*columns.values()]),
         )
+
+    async def _columns(self, slots: Sequence[Slot]) -> dict[str, FileColumns]:
+        """The columns of bodies in files that have some, by path. Reads the record if it does not have them yet."""
+        found: dict[str, FileColumns] = {}
+        fresh = False
+        for slot in slots:
+            try:
+                columns = FileColumns.of(slot, self._record)
+                if columns is None and not fresh:
+                    self._record, fresh = (await record.read(self._log.blobs, self._prefix))[0], True
+                    columns = FileColumns.of(slot, self._record)
+            except ValueError as error:
+                raise invalid(
+                    f"the columns of file {slot.path} cannot be read ({error}): restore its metadata, and the record "
+                    f"{columns_name(self._prefix)}"
+                ) from None
+            if columns is None:
+                raise invalid(
+                    f"file {slot.path} has columns that the record {columns_name(self._prefix)} does not have: restore "
+                    "the record from a backup"
+                )
+            found[slot.path] = columns
+        return found
+
+    def _with(self, files: Sequence[FileColumns]) -> Mapping[str, Any] | None:
+        """The metaData action of a table with the columns of these files; None: it has them."""
+        assert self._state is not None  # noqa: S101 - read before
+        wanted = {each.name: each for file in files for each in file.columns}
+        bounded = {name for file in files for name in file.statistics}
+        try:
+            return self._state.with_columns(wanted.values(), sorted(bounded)) if wanted else None
+        except ValueError as error:
+            raise invalid(
+                f"the files do not fit the table in {self._log.root}: {error}. They are written, and not registered. "
+                "Another program added the column to the table; to create the table again with all files that "
+                f"retention did not remove, suspend this EventConsumer, remove {self._log.folder}, and resume"
+            ) from None
 
     async def _commit(self, content: bytes) -> None:
         """Write the next version, or learn what others wrote there; then forget the files that are covered."""

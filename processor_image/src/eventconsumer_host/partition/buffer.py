@@ -29,7 +29,8 @@ class Buffer:
     """Chunks of events of one partition, in sequence order; no chunk is empty."""
 
     batches: list[EventBatch] = field(default_factory=list)  # rows for the file
-    size: int = 0  # bytes
+    size: int = 0  # bytes, without those of typed columns
+    typed_bytes: int = 0  # of the typed columns
     count: int = 0  # events, without dropped ones
     last: int = -1  # sequence number of the last event, kept or dropped, where there is one
     last_offset: str = ""
@@ -87,6 +88,7 @@ class Buffer:
             self._join()
         self.batches.append(batch)
         self.size += size
+        self.typed_bytes += batch.typed_bytes
         self.count += len(batch)
         if size < SMALL_BYTES:
             self._small += 1
@@ -109,6 +111,7 @@ class Buffer:
         del self._dropped[: bisect_right(self._dropped, sequence_number)]
         self._small = self._small_bytes = 0
         self.size = sum(batch.size for batch in kept) + self._dropped.itemsize * len(self._dropped)
+        self.typed_bytes = sum(batch.typed_bytes for batch in kept)
         self.count = sum(len(batch) for batch in kept)
         self.gaps = [rest for gap in self.gaps if (rest := gap.above(sequence_number))]
 
@@ -116,7 +119,7 @@ class Buffer:
         """Drop all events and gaps."""
         self.batches = []
         self._dropped = array("q")
-        self.size = self.count = self._small = self._small_bytes = 0
+        self.size = self.typed_bytes = self.count = self._small = self._small_bytes = 0
         self.gaps.clear()
 
     def _join(self) -> None:

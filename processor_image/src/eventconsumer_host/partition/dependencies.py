@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_api.wire.identity import EventMark
+from eventconsumer_host.body.typed import TypedBodies
 from eventconsumer_host.lease.model import Checkpoint
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.partition.memory import Memory
@@ -74,6 +75,7 @@ class PumpDependencies:
     memory: Memory = field(default_factory=lambda: Memory(256 * 1024 * 1024))
     heard: Heard = field(default_factory=Heard)  # when this host heard the hub
     handler: Callable[[str], Handling] | None = None  # by partition; None: no handler is configured
+    bodies: TypedBodies | None = None  # None: files have no columns of bodies
 
     def start_clock(self) -> datetime | None:
         """The wall clock that a starting time is compared to; None: a replay, after whose end no event comes."""

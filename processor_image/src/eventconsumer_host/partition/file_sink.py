@@ -91,7 +91,11 @@ class FileSink:
         return self._buffer.seconds_left(roll, now)
 
     async def accept(self, batch: EventBatch, missing: list[Gap], rows: EventBatch | None = None) -> None:
-        """See `PartitionSink`."""
+        """See `PartitionSink`. Bodies are parsed once, here: each attempt to write a file encodes it again."""
+        kept = batch if rows is None else rows
+        if self._deps.bodies is not None and len(kept):
+            kept = await self._deps.offload(self._deps.bodies.typed, kept)
+            batch, rows = (kept, None) if rows is None else (batch, kept)
         self._buffer.add_gaps(missing)
         self._buffer.add(batch, self._deps.clock(), rows)
         self.expected = batch.last + 1
@@ -117,7 +121,7 @@ class FileSink:
             await self._flush_nothing()
             return
         assert self.position is not None  # noqa: S101 - set by locate
-        draft = self._draft(self.position, await self._missing(self.position))
+        draft = self._draft(self.position, await self._missing(self.position), await self._statistics())
         deps, partition, check = self._deps, self._chain.partition, self._held.keeper.check
         make = partial(deps.encode, self._buffer.batches, partition, self._facts(draft))
         content = Content(make, deps.offload, check)
@@ -162,8 +166,12 @@ class FileSink:
     def _facts(self, draft: Draft) -> dict[str, str]:
         return draft.metadata() | {"partition": self._chain.partition, "from": str(draft.start)}
 
-    def _draft(self, start: int, missing: list[Gap]) -> Draft:
-        buffer = self._buffer
+    async def _statistics(self) -> str:
+        bodies = self._deps.bodies
+        return "" if bodies is None else await self._deps.offload(bodies.statistics, self._buffer.batches)
+
+    def _draft(self, start: int, missing: list[Gap], statistics: str) -> Draft:
+        buffer, bodies = self._buffer, self._deps.bodies
         times = [batch.enqueued_ms for batch in buffer.batches]
         return Draft(
             start=start,
@@ -179,6 +187,8 @@ class FileSink:
             enqueued=EnqueuedRange(_moment(min(times)[0]), _moment(max(high for _, high in times))) if times else None,
             gap=gaps.text(missing),
             chain=self._deps.chain,
+            columns="" if bodies is None else bodies.of_file,
+            statistics=statistics,
         )
 
     async def _missing(self, start: int) -> list[Gap]:
@@ -262,8 +272,9 @@ class FileSink:
             self._log.warning("failed to commit a file; retrying", error=str(error), times=times)
 
     def _keep(self) -> None:
-        self._deps.memory.keep(self._chain.partition, self._buffer.size)
-        self._buffered.set(self._buffer.size)
+        size = self._buffer.size + self._buffer.typed_bytes
+        self._deps.memory.keep(self._chain.partition, size)
+        self._buffered.set(size)
 
 
 def _moment(milliseconds: int) -> datetime:

@@ -1,6 +1,7 @@
 """Encodes events as a Parquet file.
 
-The columns and their order are those of `file_columns`; rows are in sequence order. The key/value metadata of the file
+The columns and their order are those of `file_columns`, and behind them those of the bodies that events have with
+them; rows are in sequence order. The key/value metadata of the file
 repeats the metadata of the slot, so that a file identifies its place in the chain. Row groups are encoded one after
 another and returned in blocks, so encoding needs memory for one row group, for any size of the file. Encoding is pure
 and takes CPU time: consume the blocks in a thread.
@@ -9,9 +10,11 @@ and takes CPU time: consume the blocks in a thread.
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from eventconsumer_api.wire.file_columns import COLUMNS
+from eventconsumer_api.spec.body_columns import BodyColumn
+from eventconsumer_api.wire.file_columns import COLUMNS, of_bodies
 from eventconsumer_host.sink.content import BlockWriter
 from eventconsumer_host.sink.row_chunks import groups
 from eventconsumer_host.source.batch import EventBatch
@@ -21,17 +24,24 @@ SCHEMA = arrow_schema(COLUMNS)
 ZSTD_LEVEL = 1
 ROW_GROUP_BYTES = 32 * 1024**2  # of events, before compression
 PAGE_BYTES = 1024**2  # of events, before compression
+SAMPLED_ROWS = 4096  # of columns of bodies: where at most half of the values are distinct, they get a dictionary
+_DELTAS = (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date)
 
 
-def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str]) -> Iterator[bytes]:
+def encode(
+    batches: Sequence[EventBatch], partition: str, facts: Mapping[str, str], columns: Sequence[BodyColumn] = ()
+) -> Iterator[bytes]:
     """Encode a Parquet file, in blocks.
 
     Args:
-        batches: Events of one partition, in sequence order.
+        batches: Events of one partition, in sequence order, with typed columns if there are columns of bodies.
         partition: Its id.
         facts: The file's metadata.
+        columns: The columns of bodies.
     """
-    schema = SCHEMA.with_metadata({f"eventconsumer.{key}": value for key, value in facts.items()})
+    bodies = arrow_schema(of_bodies(columns))
+    schema = pa.schema([*SCHEMA, *bodies], {f"eventconsumer.{key}": value for key, value in facts.items()})
+    dictionaries, deltas = _encodings(batches, bodies)
     blocks = BlockWriter()
     with (
         pa.PythonFile(blocks, "w") as sink,
@@ -40,15 +50,15 @@ def encode(batches: Sequence[EventBatch], partition: str, facts: Mapping[str, st
             schema,
             compression="zstd",
             compression_level=ZSTD_LEVEL,
-            use_dictionary=["partition_key", "partition_id", "content_type"],
-            column_encoding={"sequence_number": "DELTA_BINARY_PACKED"},
+            use_dictionary=["partition_key", "partition_id", "content_type", *dictionaries],
+            column_encoding={"sequence_number": "DELTA_BINARY_PACKED", **dict.fromkeys(deltas, "DELTA_BINARY_PACKED")},
             write_page_checksum=True,
             data_page_size=PAGE_BYTES,
             write_batch_size=_rows_at_a_time(batches),
         ) as file,
     ):
         for group in groups(batches, ROW_GROUP_BYTES):
-            table = _table(group, partition)
+            table = _table(group, partition, bodies)
             file.write_table(table, row_group_size=table.num_rows)
             del table
             yield from blocks.full()
@@ -62,10 +72,41 @@ def _rows_at_a_time(batches: Sequence[EventBatch]) -> int:
     return max(1, min(1024, PAGE_BYTES * rows // max(1, size)))
 
 
-def _table(batches: Sequence[EventBatch], partition: str) -> pa.Table:
+def _encodings(batches: Sequence[EventBatch], bodies: pa.Schema) -> tuple[list[str], list[str]]:
+    """The values of columns of bodies that get a dictionary, and those that are written as differences: their paths."""
+    first = next((batch.typed for batch in batches if batch.typed is not None), None)
+    sample = bodies.empty_table() if first is None else pa.Table.from_batches([first.slice(0, SAMPLED_ROWS)])
+    dictionaries, deltas = list[str](), list[str]()
+    for name in bodies.names:
+        for path, values in _leaves(name, sample.column(name).combine_chunks()):
+            if any(is_kind(values.type) for is_kind in _DELTAS):
+                deltas.append(path)
+            elif not pa.types.is_boolean(values.type) and 2 * pc.count_distinct(values).as_py() <= len(values):
+                dictionaries.append(path)
+    return dictionaries, deltas
+
+
+def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """The columns that Parquet makes of a column: their paths and values. Source: "Nested Types" in LogicalTypes.md."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        for field, child in zip(kind, values.flatten(), strict=True):
+            yield from _leaves(f"{path}.{field.name}", child)
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", values.keys)
+        yield from _leaves(f"{path}.key_value.value", values.items)
+    elif pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", values.flatten())
+    else:
+        yield path, values
+
+
+def _table(batches: Sequence[EventBatch], partition: str, bodies: pa.Schema) -> pa.Table:
     """The columns of the file, which share the memory of the events."""
     table = pa.Table.from_batches([batch.columns for batch in batches])
     columns = {name: table.column(name) for name in SCHEMA.names if name != "partition_id"}
     columns["partition_id"] = pa.repeat(pa.scalar(partition, pa.string()), table.num_rows)
     columns["enqueued_time"] = columns["enqueued_time"].cast(SCHEMA.field("enqueued_time").type)
-    return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+    typed = pa.Table.from_batches([batch.typed for batch in batches], bodies) if bodies.names else bodies.empty_table()
+    arrays = [*(columns[name] for name in SCHEMA.names), *typed.columns]
+    return pa.Table.from_arrays(arrays, schema=pa.schema([*SCHEMA, *bodies]))

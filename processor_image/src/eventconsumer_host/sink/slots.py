@@ -81,6 +81,8 @@ class Draft:
     chain: str = ""  # identity of the chain
     enqueued: EnqueuedRange | None = None  # None: no events
     dropped: int = 0
+    columns: str = ""  # the columns of bodies in the file: `columns_record.ColumnsOfFile`; empty: none
+    statistics: str = ""  # of these columns: `body.statistics`; empty: none
 
     def metadata(self) -> dict[str, str]:
         """The blob's metadata, and the file's."""
@@ -99,6 +101,8 @@ class Draft:
         yield "chain", self.chain
         yield "gap", self.gap
         yield "dropped", str(self.dropped or "")
+        yield "columns", self.columns
+        yield "statistics", self.statistics
         if self.enqueued is not None:
             yield "min_enqueued_time", self.enqueued.earliest.isoformat()
             yield "max_enqueued_time", self.enqueued.latest.isoformat()
@@ -125,6 +129,8 @@ class Slot:
     enqueued: EnqueuedRange | None = None  # None: no events, or written by a version that did not record it
     dropped: int = 0  # events that the handler dropped: they are in no file
     removed: int = 0  # bytes that retention removed; 0 also for tombstones of versions that did not record it
+    columns: str = ""  # see `Draft`
+    statistics: str = ""
 
     @property
     def mark(self) -> EventMark:
@@ -386,6 +392,8 @@ def slot_of(info: BlobInfo, start: int) -> Slot:
             enqueued=_enqueued_range(facts),
             dropped=int(facts.get("dropped", 0)),
             removed=int(facts.get("size", 0)) if "tombstone" in facts else 0,
+            columns=facts.get("columns", ""),
+            statistics=facts.get("statistics", ""),
         )
     except (KeyError, ValueError) as error:
         raise Damaged(

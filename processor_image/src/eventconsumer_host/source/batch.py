@@ -37,15 +37,20 @@ class EventBatch:
     Attributes:
         columns: The record batch with the schema `COLUMNS`.
         numbers: Sequence numbers.
-        sizes: Bytes of each event.
+        sizes: Bytes of each event, without those of its typed columns.
         last_enqueued: Runtime metrics of the last event or a later one, if they were requested.
+        typed: The columns of the bodies and `file_columns.ERROR`, a row for each event; None: bodies are not parsed.
     """
 
-    __slots__ = ("columns", "last_enqueued", "numbers", "sizes")
+    __slots__ = ("columns", "last_enqueued", "numbers", "sizes", "typed")
 
-    def __init__(self, columns: pa.RecordBatch, last_enqueued: LastEnqueued | None = None) -> None:
+    def __init__(
+        self, columns: pa.RecordBatch, last_enqueued: LastEnqueued | None = None, typed: pa.RecordBatch | None = None
+    ) -> None:
+        assert typed is None or typed.num_rows == columns.num_rows  # noqa: S101 - rows must be aligned
         self.columns = columns
         self.last_enqueued = last_enqueued
+        self.typed = typed
         self.numbers: npt.NDArray[np.int64] = columns.column("sequence_number").to_numpy()
         self.sizes: npt.NDArray[np.int64] = columns.column("size").to_numpy()
 
@@ -72,12 +77,19 @@ class EventBatch:
 
     @classmethod
     def joined(cls, batches: "Sequence[EventBatch]") -> "EventBatch":
-        """Consecutive batches as one batch; copies the events."""
-        return cls(pa.concat_batches([batch.columns for batch in batches]), batches[-1].last_enqueued)
+        """Consecutive batches as one batch, all with typed columns or all without; copies the events."""
+        typed = [batch.typed for batch in batches if batch.typed is not None]
+        assert len(typed) in {0, len(batches)}  # noqa: S101 - hosts parse all bodies or none
+        columns = pa.concat_batches([batch.columns for batch in batches])
+        return cls(columns, batches[-1].last_enqueued, pa.concat_batches(typed) if typed else None)
 
     def noting(self, last_enqueued: LastEnqueued | None) -> "EventBatch":
         """The same events, with runtime metrics."""
-        return EventBatch(self.columns, last_enqueued)
+        return EventBatch(self.columns, last_enqueued, self.typed)
+
+    def with_typed(self, typed: pa.RecordBatch) -> "EventBatch":
+        """The same events, with the typed columns of their bodies."""
+        return EventBatch(self.columns, self.last_enqueued, typed)
 
     def rows(self) -> EventRows:
         """The events as lists, which creates objects per event; not cached."""
@@ -112,8 +124,13 @@ class EventBatch:
 
     @property
     def size(self) -> int:
-        """Bytes of all events."""
+        """Bytes of all events, without those of the typed columns."""
         return int(self.sizes.sum())
+
+    @property
+    def typed_bytes(self) -> int:
+        """Bytes of the typed columns."""
+        return 0 if self.typed is None else int(self.typed.nbytes)
 
     @property
     def first(self) -> int:
@@ -154,7 +171,8 @@ class EventBatch:
 
     def slice(self, start: int, stop: int) -> "EventBatch":
         """The events from `start` up to, but not including, `stop`; shares memory."""
-        return EventBatch(self.columns.slice(start, stop - start), self.last_enqueued)
+        typed = None if self.typed is None else self.typed.slice(start, stop - start)
+        return EventBatch(self.columns.slice(start, stop - start), self.last_enqueued, typed)
 
     def rising(self) -> "EventBatch":
         """The events whose sequence number is above all earlier ones, which drops redelivered events."""
@@ -166,7 +184,9 @@ class EventBatch:
 
     def take(self, indices: "npt.NDArray[np.int64] | Sequence[int]") -> "EventBatch":
         """The events at rising indices; copies them."""
-        return EventBatch(self.columns.take(pa.array(indices, pa.int64())), self.last_enqueued)
+        rows = pa.array(indices, pa.int64())
+        typed = None if self.typed is None else self.typed.take(rows)
+        return EventBatch(self.columns.take(rows), self.last_enqueued, typed)
 
     def head(self, count: int) -> "EventBatch":
         """The first `count` events; the batch itself if it has no more."""

@@ -16,7 +16,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from eventconsumer_api.wire.file_columns import COLUMNS, delta_schema
+from eventconsumer_api.spec.column_types import parse_type
+from eventconsumer_api.wire.columns_record import ColumnsOfFile, ColumnsRecord
+from eventconsumer_api.wire.file_columns import COLUMNS, ERROR, Column, delta_schema
+from eventconsumer_host.body import statistics
 from eventconsumer_host.sink.slots import Slot
 from eventconsumer_host.table import protocol as delta_protocol
 from eventconsumer_host.table.actions import logical_file, path_of
@@ -34,6 +37,7 @@ ENGINE = "EventConsumer"
 _FOREVER = "interval 36500 days"
 MOST_TRANSACTIONS = 100_000  # applications in the state: 2,000 partitions in each of 50 segments
 
+_STATISTICS = "delta.dataSkippingStatsColumns"
 PROPERTIES: Mapping[str, str] = {
     # VACUUM deletes files that the table does not use any more, after this time. It must not delete a file of the
     # chain: its name could be written again. Spark and delta-rs refuse a shorter time in the command.
@@ -42,7 +46,7 @@ PROPERTIES: Mapping[str, str] = {
     # this is the time for which it may stop.
     "delta.logRetentionDuration": "interval 7 days",
     "delta.checkpointInterval": "100",  # of other writers; the default of 10 is for large commits
-    "delta.dataSkippingStatsColumns": ",".join(each.name for each in COLUMNS if each.statistics),  # of other writers
+    _STATISTICS: ",".join(each.name for each in COLUMNS if each.statistics),  # of other writers
 }
 """Properties of a new table."""
 
@@ -170,6 +174,45 @@ class TableState:
         text = str(self.metadata.get("schemaString"))
         return next((key for key in ("delta.invariants", "delta.generationExpression") if key in text), "")
 
+    def with_columns(self, columns: Iterable[Column], bounded: Iterable[str]) -> Mapping[str, Any] | None:
+        """The metaData action of a table that has these columns, too; None: it has them already.
+
+        Columns are only added, behind those that are there, whoever added them.
+
+        Args:
+            columns: The columns.
+            bounded: Names of those whose bounds other writers are to tell, too.
+
+        Raises:
+            ValueError: The table has a column of this name and another type, or its schema cannot be read.
+        """
+        metadata = dict(self.metadata or {})
+        try:
+            schema = json.loads(str(metadata.get("schemaString")))
+            there = {str(field["name"]).lower(): (field["name"], field["type"]) for field in schema["fields"]}
+        except (KeyError, TypeError, RecursionError) as error:
+            raise ValueError(f"its schema cannot be read ({type(error).__name__}: {error})") from None
+        added: list[Column] = []
+        for column in columns:
+            found = there.get(column.name.lower())
+            if found is None:
+                added.append(column)
+            elif found != (column.name, column.type):
+                raise ValueError(
+                    f"it has the column {found[0]} with type {_shown(found[1])}, and files have {column.name} with "
+                    f"type {_shown(column.type)}"
+                )
+        if not added:
+            return None
+        schema["fields"] += delta_schema(added)["fields"]
+        configuration = dict(metadata.get("configuration") or {})
+        if _STATISTICS in configuration:
+            names = {each.name for each in added}
+            more = [name for name in bounded if name in names]
+            configuration[_STATISTICS] = ",".join(filter(None, (configuration[_STATISTICS], *more)))
+        kept = {key: value for key, value in metadata.items() if value is not None}
+        return kept | {"schemaString": json.dumps(schema, separators=(",", ":")), "configuration": configuration}
+
     @property
     def keeps_files(self) -> str:
         """Why no file may be removed from the table; empty: files may be removed."""
@@ -246,6 +289,43 @@ def new_table(table_id: str, now: datetime) -> bytes:
     )
 
 
+def _shown(kind: Any) -> str:
+    return kind if isinstance(kind, str) else json.dumps(kind, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class FileColumns:
+    """The columns of bodies in a file.
+
+    Attributes:
+        columns: In the order of the file; they end with `ERROR`.
+        statistics: Those that have some, by name: see `body.statistics`.
+    """
+
+    columns: tuple[Column, ...] = ()
+    statistics: Mapping[str, tuple[int, Any, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, slot: Slot, record: ColumnsRecord) -> "FileColumns | None":
+        """The columns of a file; None: the record does not have them.
+
+        Raises:
+            ValueError: The metadata of the slot or the record cannot be read.
+        """
+        if not slot.columns:
+            return cls()
+        of_file = ColumnsOfFile.parse(slot.columns)
+        columns = of_file.among(record)
+        if columns is None:
+            return None
+        names = {number: each.name for number, each in zip(of_file.numbers, columns, strict=True)}
+        found = statistics.parse(slot.statistics)
+        if not found.keys() <= names.keys():
+            raise ValueError("there are statistics of other columns than the file has")
+        typed = (Column(each.name, parse_type(each.type), "") for each in columns)
+        return cls((*typed, ERROR), {names[number]: facts for number, facts in found.items()})
+
+
 @dataclass(frozen=True)
 class Registration:
     """One commit: files to register, in chain order in each partition.
@@ -255,12 +335,16 @@ class Registration:
         slots: Files by partition, each of which begins where the table ends.
         files: Total of files that the table covers then.
         events: Total of events that it covers then.
+        columns: The columns of bodies in the files, by path; absent: none.
+        metadata: The metaData action of a table that gets columns with these files; None: it has them.
     """
 
     chain: str
     slots: Mapping[TablePartition, tuple[Slot, ...]]
     files: int
     events: int
+    columns: Mapping[str, FileColumns] = field(default_factory=dict)
+    metadata: Mapping[str, Any] | None = None
 
     def actions(self, root: str, now: datetime) -> Iterator[dict[str, Any]]:
         """Its actions.
@@ -270,6 +354,8 @@ class Registration:
             now: Wall clock.
         """
         yield _commit_info(now, "WRITE", {"mode": "Append", "partitionBy": "[]"})
+        if self.metadata is not None:
+            yield {"metaData": dict(self.metadata)}
         updated = _milliseconds(now)
         totals = (
             (_application(self.chain, what), total) for what, total in (("files", self.files), ("events", self.events))
@@ -283,7 +369,9 @@ class Registration:
         for place, slots in self.slots.items():
             # Files that were pruned have no events any more, and others never had: the handler dropped all. The table
             # covers them, and has no rows of them.
-            yield from (_add(slot, place.partition, root) for slot in slots if slot.count and not slot.tombstone)
+            for slot in slots:
+                if slot.count and not slot.tombstone:
+                    yield _add(slot, place.partition, root, self.columns.get(slot.path, FileColumns()))
 
     def content(self, root: str, now: datetime) -> bytes:
         """The blob of its version; see `actions`."""
@@ -313,7 +401,7 @@ def _commit_info(now: datetime, operation: str, parameters: Mapping[str, str]) -
     return {"commitInfo": {**facts, "isBlindAppend": operation == "WRITE", "engineInfo": ENGINE}}
 
 
-def _add(slot: Slot, partition: str, root: str) -> dict[str, Any]:
+def _add(slot: Slot, partition: str, root: str, columns: FileColumns) -> dict[str, Any]:
     least: dict[str, Any] = {"partition_id": partition}
     greatest: dict[str, Any] = {"partition_id": partition}
     if not slot.dropped:  # else the first or the last event may have no row, and bounds must not be wider than the rows
@@ -321,7 +409,12 @@ def _add(slot: Slot, partition: str, root: str) -> dict[str, Any]:
     if slot.enqueued is not None:  # of older files, readers have no statistics of the time, and read all of them
         least["enqueued_time"] = _timestamp(slot.enqueued.earliest)
         greatest["enqueued_time"] = _timestamp(slot.enqueued.latest)
-    stats = {"numRecords": slot.count, "minValues": least, "maxValues": greatest, "nullCount": dict.fromkeys(least, 0)}
+    nulls = dict.fromkeys(least, 0)
+    for name, (count, low, high) in columns.statistics.items():
+        nulls[name] = count
+        if low is not None:
+            least[name], greatest[name] = low, high
+    stats = {"numRecords": slot.count, "minValues": least, "maxValues": greatest, "nullCount": nulls}
     return {
         "add": {
             "path": slot.path.removeprefix(root),
@@ -329,7 +422,7 @@ def _add(slot: Slot, partition: str, root: str) -> dict[str, Any]:
             "size": slot.size,
             "modificationTime": _milliseconds(slot.committed_at),
             "dataChange": True,
-            "stats": json.dumps(stats, separators=(",", ":")),
+            "stats": json.dumps(stats, separators=(",", ":"), ensure_ascii=False),
         }
     }
 
@@ -344,4 +437,6 @@ def _milliseconds(time: datetime) -> int:
 
 
 def _lines(actions: Iterable[Mapping[str, Any]]) -> bytes:
-    return b"".join(json.dumps(action, separators=(",", ":")).encode() + b"\n" for action in actions)
+    """A version. Characters are not escaped: delta-rs 1.6 reads those of U+20000 and above as others then."""
+    texts = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) for action in actions)
+    return b"".join(text.encode(errors="backslashreplace") + b"\n" for text in texts)
