@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AwareDatetime, ConfigDict, FailFast, Field, ValidationError
 
-from eventconsumer_api.shared.model import Model, Report
+from eventconsumer_api.shared.model import Model, Report, Since
+from eventconsumer_api.spec.body_columns import ColumnSpec
 from eventconsumer_api.spec.endpoints import AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.spec.spark import IN_FLIGHT_MAX, Output, Registry
 from eventconsumer_api.v1alpha1 import FileFormat
@@ -220,6 +221,9 @@ class BatchJob(WireDocument):
     registry: Credential | None = Field(
         default=None,
         description="Credential of the driver at output.body.registry; absent: none.",
+    )
+    columns: Annotated[tuple[ColumnSpec, ...], Since("0.2.0")] = Field(
+        default=(), description="Columns that hosts make of bodies, which files may have."
     )
     search_unprocessable: bool = Field(
         default=False, description="If the batch fails, search the files that make it fail, and exclude them."

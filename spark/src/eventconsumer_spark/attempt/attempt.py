@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
+from eventconsumer_api.spec.body_columns import body_columns
 from eventconsumer_api.wire.batch import BatchCommit, BatchFile, BatchJob, BatchManifest, attempt_name
 from eventconsumer_api.wire.identity import BatchFolder
 from eventconsumer_spark.attempt.claim import Claim, Decided, new_claim, take
@@ -27,6 +28,7 @@ from eventconsumer_spark.attempt.commit import (
 from eventconsumer_spark.attempt.shutdown import Ending
 from eventconsumer_spark.batch import Batch, Folders, folders, trial_folders
 from eventconsumer_spark.errors import ManifestError
+from eventconsumer_spark.input.columns import check_columns
 from eventconsumer_spark.input.manifest import check_files, load_manifest
 from eventconsumer_spark.input.reading import read_events
 from eventconsumer_spark.output.write_result import WriteResult
@@ -95,7 +97,7 @@ class Attempt:
             spark=spark,
             job=self.job,
             manifest=manifest,
-            events=read_events(spark, manifest, self.site.input),
+            events=read_events(spark, manifest, self.site.input, body_columns(self.job.columns)),
             table=str(where.table),
             output=where.output,
             quarantine_path=where.quarantine,
@@ -174,6 +176,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
             "must have the same version"
         )
     check_files(store, manifest)
+    check_columns(store, job, manifest)
     previous = None
     if not job.parallel:
         previous = previous_commit(store, site.commits, number, first=job.reprocess.first if job.reprocess else 1)
