@@ -76,6 +76,8 @@ _TEXTS = (
     "10.1.2.0/24",
     "0 6 * * *",
     "local:///app/job.py",
+    "TIMESTAMP",
+    "$.price.cents",
 )
 _NUMBERS = (7, 60, 900, 1024, 2_000_000, 20_000_000, 1)
 

@@ -119,6 +119,8 @@ def test_a_name_that_pods_and_services_cannot_have_is_refused(cluster: Cluster, 
 
 
 ACCOUNT = {"storageAccountUrl": "https://shop.blob.core.windows.net"}
+SHORT = {"type": "Json", "schema": "a DATE"}
+AT = {"name": "at", "type": "TIMESTAMP"}
 CHANGEABLE: dict[str, tuple[str, Any, Any]] = {
     "empty prefix is no prefix": ("sink.prefix", None, ""),
     "default group is no group": ("eventHub.consumerGroup", None, "$Default"),
@@ -132,6 +134,23 @@ CHANGEABLE: dict[str, tuple[str, Any, Any]] = {
     "spark off": ("spark", GOOD["spark"], None),
     "spark on": ("spark", None, GOOD["spark"]),
     "scaling away": ("scaling", {"mode": "Fixed", "replicas": 2}, None),
+    "columns on": ("sink.body", None, SHORT),
+    "columns off": ("sink.body", SHORT, None),
+    "columns to bytes": ("sink.body", SHORT, {"type": "Binary"}),
+    "short form and more": ("sink.body", SHORT, SHORT | {"schema": "a DATE, b ARRAY<BIGINT>"}),
+    "short to long form": ("sink.body", SHORT, {"type": "Json", "columns": [{"name": "a", "type": "DATE"}]}),
+    "columns more and less": (
+        "sink.body",
+        {"type": "Json", "columns": [{"name": "a", "type": "DECIMAL(9,2)"}, AT, {"name": "b", "type": "DATE"}]},
+        {
+            "type": "Json",
+            "columns": [
+                {"name": "c", "type": "DATE"},
+                AT | {"path": "$.at", "from": "Iso8601"},
+                {"name": "a", "type": "DECIMAL(9, 2)", "required": True, "statistics": True},
+            ],
+        },
+    ),
     "a number as quantity": ("pods.resources.limits", None, {"cpu": 2}),
 }
 

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field
 
-from eventconsumer_api.shared.model import Model, told
+from eventconsumer_api.shared.model import Model, rules, told
 from eventconsumer_api.spec.column_types import (
     NAME,
     NAME_MAX,
@@ -89,7 +89,36 @@ class BodyColumn:
 
 
 class ColumnSpec(Model):
-    """A column as users write it, and as a HostConfig has it."""
+    """A column of the body: a member of its JSON object."""
+
+    model_config = rules(
+        (
+            f"!(self.name.lowerAscii() in {list(RESERVED)!r})",
+            "sink.body.columns: another column of the files has this name, without case: use another name",
+        ),
+        (
+            f"!self.statistics || self.type.matches('^ *(?i:{_BOUNDED})')",
+            "sink.body.columns: BOOLEAN, ARRAY, STRUCT and MAP have no bounds: remove statistics",
+        ),
+        (
+            "!has(self.from) || self.type.matches('(?i:TIMESTAMP)')",
+            "sink.body.columns: from is for TIMESTAMP: remove from",
+        ),
+        (
+            "self.type.replace(' ', '') == oldSelf.type.replace(' ', '')",
+            "sink.body.columns: the type of a column cannot change: files have it already; add a column with another "
+            "name",
+        ),
+        (
+            "(has(self.path) ? self.path : '$.' + self.name) == (has(oldSelf.path) ? oldSelf.path : '$.' + self.name)",
+            "sink.body.columns: the path of a column cannot change: files have values of the old one; add a column "
+            "with another name",
+        ),
+        (
+            "(has(self.from) ? self.from : 'Iso8601') == (has(oldSelf.from) ? oldSelf.from : 'Iso8601')",
+            "sink.body.columns: from cannot change: files have values of the old form; add a column with another name",
+        ),
+    )
 
     name: str = Field(
         max_length=NAME_MAX,
@@ -195,6 +224,29 @@ def schema_columns(text: str) -> tuple[BodyColumn, ...]:
         ValueError: As `body_columns`.
     """
     return _checked([BodyColumn(name, kind, (name,), required=needed) for name, kind, needed in parse_columns(text)])
+
+
+def check_edit(before: Iterable[BodyColumn], after: Iterable[BodyColumn]) -> None:
+    """Check that columns that were there before are as before: only adding and removing is an edit.
+
+    Raises:
+        ValueError: A column differs; names it, the cause and the remedy.
+    """
+    known = {each.name.lower(): each for each in before}
+    for each in after:
+        old = known.get(each.name.lower(), each)
+        for what, then, now in (
+            ("name", old.name, each.name),
+            ("type", type_text(old.type), type_text(each.type)),
+            ("path", path_text(old.path), path_text(each.path)),
+            ("from", old.form.value, each.form.value),
+        ):
+            if then != now:
+                with naming(each.name):
+                    raise ValueError(
+                        f"its {what} was {then} and cannot change to {now}: files have values of it; set {then} again, "
+                        "and add a column with another name"
+                    )
 
 
 def _checked(columns: Sequence[BodyColumn]) -> tuple[BodyColumn, ...]:

@@ -49,8 +49,9 @@ _WORD = (
     r"DECIMAL *\( *[0-9]{1,2} *, *[0-9]{1,2} *\))"
 )
 _ITEM = f"(({_FIELD}|{_QUOTED}) *: *)?{_WORD}"
-TYPE_PATTERN = f"^ *{_WORD}( *[<,] *{_ITEM}| *>)* *$"
-"""All words of a type are known. A regular expression cannot count brackets: `parse_type` does."""
+TYPE_PATTERN = f"^ *({_ITEM} *(> *)*([<,] *|$))+$"
+"""All words of a type are known. A regular expression cannot count brackets: `parse_type` does. The API server adds up
+what it may cost for all columns, so it is short, and also matches a comma at the end."""
 _COLUMN = f"{NAME} +{_WORD}"
 _NOT_NULL = "( +(?i:NOT +NULL))?"
 SCHEMA_PATTERN = f"^ *{_COLUMN}{_NOT_NULL}( *< *{_ITEM}| *, *({_COLUMN}{_NOT_NULL}|{_ITEM})| *>{_NOT_NULL})* *$"
@@ -230,9 +231,10 @@ def type_text(kind: DeltaType) -> str:
             return f"ARRAY<{type_text(element)}>"
         case {"type": "map", "valueType": value} if kind == _map(value):
             return f"MAP<STRING, {type_text(value)}>"
-        case {"type": "struct", "fields": fields} if kind == _struct({each["name"]: each["type"] for each in fields}):
-            texts = [f"{_field_text(each['name'])}: {type_text(each['type'])}" for each in fields]
-            return f"STRUCT<{', '.join(texts)}>"
+        case {"type": "struct", "fields": [*fields]}:
+            own = {each["name"]: each["type"] for each in fields}
+            if kind == _struct(own):
+                return f"STRUCT<{', '.join(f'{_field_text(name)}: {type_text(each)}' for name, each in own.items())}>"
     raise ValueError(f"no column of a body has the type {_shown(str(kind))}: use {_ALL}")
 
 
@@ -254,8 +256,8 @@ def inner_types(kind: DeltaType) -> Iterator[str]:
 def _decimal(precision: int, scale: int) -> str:
     if not (1 <= precision <= PRECISION_MAX and scale <= precision):
         raise ValueError(
-            f"DECIMAL({precision}, {scale}): write DECIMAL(p, s), where p is 1 to {PRECISION_MAX} digits, and s of them "
-            "are behind the point"
+            f"DECIMAL({precision}, {scale}): write DECIMAL(p, s), where p is 1 to {PRECISION_MAX} digits, and s of "
+            "them are behind the point"
         )
     return f"decimal({precision},{scale})"
 

@@ -26,6 +26,8 @@ from eventconsumer_api.v1alpha1.sink import (
     Retention,
     Roll,
     Sink,
+    SinkBody,
+    SinkBodyType,
     Table,
     TableFormat,
 )
@@ -66,6 +68,8 @@ __all__ = [
     "ScalingMode",
     "SecretKeyRef",
     "Sink",
+    "SinkBody",
+    "SinkBodyType",
     "StartingPosition",
     "Table",
     "TableFormat",

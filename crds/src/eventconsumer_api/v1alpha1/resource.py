@@ -37,6 +37,11 @@ class EventConsumerSpec(Model):
             "sink.table registers files, and processing.handlerMode: Replace writes none: remove sink.table",
         ),
         (
+            "!has(self.sink.body) || self.sink.body.type == 'Binary' || !has(self.processing) || "
+            "!has(self.processing.handlerMode) || self.processing.handlerMode != 'Replace'",
+            "sink.body makes columns of files, and processing.handlerMode: Replace writes none: remove sink.body",
+        ),
+        (
             "!has(self.sink.notices) || !has(self.processing) || !has(self.processing.handlerMode) || "
             "self.processing.handlerMode != 'Replace'",
             "sink.notices announces files, and processing.handlerMode: Replace writes none: remove sink.notices",

@@ -1,11 +1,21 @@
 """The drained files: destination, format, and limits."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from eventconsumer_api.shared.model import Model, rules, told
+from eventconsumer_api.spec.body_columns import (
+    COLUMNS_MAX,
+    STATISTICS_MAX,
+    BodyColumn,
+    ColumnSpec,
+    body_columns,
+    schema_columns,
+)
+from eventconsumer_api.spec.column_types import SCHEMA_PATTERN, TOLD
 from eventconsumer_api.spec.endpoints import NOTICE_URL_PATTERN
 from eventconsumer_api.spec.scalars import NUMBER_MAX
 from eventconsumer_api.spec.secrets import SecretKeyRef
@@ -98,6 +108,81 @@ NoticeUrl = Annotated[
 ]
 
 
+class SinkBodyType(StrEnum):
+    """What hosts make of events' bodies."""
+
+    BINARY = "Binary"
+    JSON = "Json"
+
+
+class SinkBody(Model):
+    """Columns that hosts make of events' bodies, beside the column body."""
+
+    model_config = rules(
+        (
+            "(self.type == 'Json') == (has(self.columns) || has(self.schema))",
+            "sink.body: type: Json needs columns or schema, and they need type: Json",
+        ),
+        (
+            "!has(self.columns) || !has(self.schema)",
+            "sink.body: schema is the short form of columns: remove one of them",
+        ),
+        (
+            "!has(self.columns) || [self.columns.map(each, each.name.lowerAscii())].all(names, names.all(name, "
+            "names.indexOf(name) == names.lastIndexOf(name)))",
+            "sink.body.columns: two columns have the same name, without case: use another name",
+        ),
+        (
+            f"!has(self.columns) || self.columns.filter(each, each.statistics).size() <= {STATISTICS_MAX}",
+            f"sink.body.columns: at most {STATISTICS_MAX} columns have statistics: remove statistics of others",
+        ),
+        (
+            "!has(self.schema) || !has(oldSelf.schema) || self.schema == oldSelf.schema || "
+            "self.schema.startsWith(oldSelf.schema + ',')",
+            "sink.body.schema: only a column more is an edit: keep the text, and add a comma and the column; to remove "
+            "a column, use sink.body.columns instead",
+        ),
+    )
+
+    type: SinkBodyType = Field(
+        default=SinkBodyType.BINARY,
+        description="Binary: the column body alone. Json: the members of a JSON object are columns, too. A value that "
+        "does not fit its column exactly is null there, and the column _error names the column: see the page "
+        "columns.md.",
+    )
+    columns: Annotated[
+        list[ColumnSpec] | None,
+        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+    ] = Field(
+        default=None,
+        min_length=1,
+        max_length=COLUMNS_MAX,
+        description="Columns. One can be added, or removed: then it stays in the table and is null, and its name stays "
+        "taken. Its type, path and form cannot change.",
+    )
+    schema_: str | None = Field(
+        default=None,
+        alias="schema",
+        max_length=16_384,
+        pattern=SCHEMA_PATTERN,
+        json_schema_extra=told(f"use names and types, such as order STRING, cents BIGINT NOT NULL; {TOLD}"),
+        description="Short form of columns, as Spark DDL: order STRING, cents BIGINT NOT NULL. NOT NULL: required.",
+    )
+
+    @model_validator(mode="after")
+    def _columns_exist(self) -> Self:
+        """What the schema of the resource cannot say, such as brackets of nested types."""
+        try:
+            self.body_columns()
+        except ValueError as error:
+            raise PydanticCustomError("columns", "{cause}", {"cause": str(error)}) from None
+        return self
+
+    def body_columns(self) -> tuple[BodyColumn, ...]:
+        """The columns; of type Binary none."""
+        return schema_columns(self.schema_) if self.schema_ else body_columns(self.columns or ())
+
+
 class Notices(Model):
     """A notice by HTTP for each drained file: at least once, in the order of the files of each partition."""
 
@@ -179,6 +264,11 @@ class Sink(Model):
             "sink.table registers Parquet files: set sink.format to Parquet and sink.layout to SequenceNumber, or "
             "remove sink.table",
         ),
+        (
+            "!has(self.body) || self.body.type != 'Json' || self.format == 'Parquet'",
+            "sink.body makes columns of Parquet files: set sink.format to Parquet and sink.layout to SequenceNumber, "
+            "or remove sink.body",
+        ),
     )
 
     storage_account_url: StorageUrl | None = Field(
@@ -200,6 +290,9 @@ class Sink(Model):
     )
     empty_files: bool = Field(
         default=False, description="Layout Capture: write an empty file for each roll.maxSeconds without events."
+    )
+    body: SinkBody | None = Field(
+        default=None, description="Columns that hosts make of events' bodies. Absent: the column body alone."
     )
     roll: Roll = Field(default=Roll(), description="Limits of a file; the first limit reached completes it.")
     table: Table | None = Field(

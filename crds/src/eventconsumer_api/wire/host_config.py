@@ -5,10 +5,13 @@ pod template, so only a change that affects hosts restarts pods.
 """
 
 import hashlib
+from collections.abc import Iterable
+from typing import Annotated, Self
 
 from pydantic import AwareDatetime, ConfigDict, Field
 
-from eventconsumer_api.shared.model import Model
+from eventconsumer_api.shared.model import Model, Since
+from eventconsumer_api.spec.body_columns import BodyColumn, ColumnSpec, body_columns
 from eventconsumer_api.spec.endpoints import AZURE_HUB_SUFFIXES, AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.spec.spark import BatchLimits, Trigger
 from eventconsumer_api.v1alpha1 import (
@@ -118,6 +121,25 @@ class FilesConfig(Model):
     empty_files: bool = False
 
 
+class BodyConfig(Model):
+    """Columns of bodies, each in its shortest text, so that equal columns have equal documents."""
+
+    columns: tuple[ColumnSpec, ...]
+
+    @classmethod
+    def of(cls, columns: Iterable[BodyColumn]) -> Self | None:
+        """The texts of columns; None: there are none."""
+        return cls(columns=specs) if (specs := tuple(map(ColumnSpec.of, columns))) else None
+
+    def parsed(self) -> tuple[BodyColumn, ...]:
+        """The columns.
+
+        Raises:
+            ValueError: One of them cannot exist.
+        """
+        return body_columns(self.columns)
+
+
 class NoticesConfig(Model):
     """The receiver of notices about files."""
 
@@ -154,6 +176,9 @@ class HostConfig(WireDocument):
     processing: Processing
     sink: BlobLocation
     files: FilesConfig = FilesConfig()
+    body: Annotated[BodyConfig | None, Since("0.2.0")] = Field(
+        default=None, description="Columns of bodies; absent: none."
+    )
     roll: Roll
     table: Table | None = Field(
         default=None,

@@ -1,5 +1,10 @@
 """Resolves a spec into the HostConfig that hosts read: defaults filled, names fixed, credentials as paths. Pure."""
 
+from pathlib import PurePosixPath
+
+from pydantic import ValidationError
+
+from eventconsumer_api.kube import labels
 from eventconsumer_api.kube.mounts import (
     CHECKPOINT_SECRET,
     HUB_SECRET,
@@ -8,18 +13,45 @@ from eventconsumer_api.kube.mounts import (
     notices_config,
     proxy_config,
 )
+from eventconsumer_api.spec.body_columns import check_edit
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_api.wire.host_config import (
     BatchConfig,
     BlobLocation,
+    BodyConfig,
     FilesConfig,
     HostConfig,
     HubConfig,
     LeaseConfig,
     LeaseLocation,
 )
-from eventconsumer_operator.resource.observed import Consumer
+from eventconsumer_operator.errors import SpecError
+from eventconsumer_operator.kube.manifest import CONFIG_MAP
+from eventconsumer_operator.resource.names import host_name
+from eventconsumer_operator.resource.observed import Consumer, Observed
 from eventconsumer_operator.settings import Settings
+
+
+def check_columns(observed: Observed, config: HostConfig) -> None:
+    """Check that columns of bodies are those of the hosts' ConfigMap, with others added or removed.
+
+    The API server compares columns of one form. Here the form may have changed, and the table, which has columns that
+    were removed earlier, is checked by the hosts.
+
+    Raises:
+        SpecError: A column differs.
+    """
+    if config.body is None:
+        return
+    live = observed.children.get((CONFIG_MAP, host_name(observed.consumer.key)), {})
+    try:
+        before = HostConfig.model_validate_json(live.get("data", {}).get(PurePosixPath(labels.CONFIG_FILE).name, ""))
+    except ValidationError:
+        return  # none yet, or of another version: the hosts check
+    try:
+        check_edit(before.body.parsed() if before.body else (), config.body.parsed())
+    except ValueError as error:
+        raise SpecError("spec.sink.body", str(error)) from None
 
 
 def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings) -> HostConfig:
@@ -58,6 +90,7 @@ def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings)
             credential=credential("spec.sink", SINK_SECRET, spec.sink.authentication),
         ),
         files=FilesConfig(format=spec.sink.format, layout=spec.sink.layout, empty_files=spec.sink.empty_files),
+        body=BodyConfig.of(spec.sink.body.body_columns()) if spec.sink.body else None,
         roll=spec.sink.roll,
         table=spec.sink.table,
         notices=notices_config(spec.sink.notices),

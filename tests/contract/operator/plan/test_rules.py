@@ -102,6 +102,19 @@ def program_egress(image: str | None, **peer: Any) -> dict[str, Any]:
     return spec(spark={"output": OUTPUT, "application": application})
 
 
+def columns(*given: dict[str, Any]) -> dict[str, Any]:
+    return spec(sink={"body": {"type": "Json", "columns": list(given)}})
+
+
+def column(kind: str = "BIGINT", **parts: Any) -> dict[str, Any]:
+    return {"type": "Json", "columns": [{"name": "cents", "type": kind} | parts]}
+
+
+def short(text: str) -> dict[str, Any]:
+    return {"type": "Json", "schema": text}
+
+
+NESTED = "MAP<STRING, " + "ARRAY<" * 6 + "DECIMAL( 10, 2 )" + ">" * 7
 FROM_SECRET = {"secretKeyRef": {"name": "shop", "key": "password"}}
 NAMED = {"name": "shop"}
 MOUNT = {"mountPath": "/mnt/a", "configMap": NAMED}
@@ -179,6 +192,17 @@ BREAKS: dict[str, dict[str, Any]] = {
     | {"spark": {"output": OUTPUT, "idleTimeoutSeconds": 60, "batch": {"inFlight": 2}}},
     "sink.table registers Parquet files": spec(sink={"table": {}, "format": "Avro"}),
     "sink.table registers files, and": spec(sink={"table": {}}, processing=REPLACE),
+    "sink.body makes columns of Parquet files": spec(sink={"body": column(), "format": "Avro"}),
+    "sink.body makes columns of files, and": spec(sink={"body": column()}, processing=REPLACE),
+    "sink.body: type: Json needs": spec(sink={"body": {"type": "Json"}}),
+    "sink.body: schema is the short form": spec(sink={"body": column() | {"schema": "a DATE"}}),
+    "sink.body.columns: two columns": columns({"name": "a", "type": "DATE"}, {"name": "A", "type": "DATE"}),
+    "sink.body.columns: at most 8": columns(
+        *({"name": f"a{number}", "type": "DATE", "statistics": True} for number in range(9))
+    ),
+    "sink.body.columns: another column": columns({"name": "Body", "type": "DATE"}),
+    "sink.body.columns: BOOLEAN, ARRAY": columns({"name": "a", "type": "array<DATE>", "statistics": True}),
+    "sink.body.columns: from is for": columns({"name": "a", "type": "DATE", "from": "EpochMillis"}),
     "sink.notices announces files, and": spec(
         sink={"notices": {"url": "https://hooks.example/files"}}, processing=REPLACE
     ),
@@ -317,6 +341,41 @@ REVERSED = [
         for each in (handler(image=image), spec(spark={"output": OUTPUT, "application": {"image": image}}))
     ),
     ("acknowledgedGapEvents", spec(acknowledgedGapEvents=-1)),
+    ("sink.body: type: Json needs", spec(sink={"body": {"columns": column()["columns"]}})),
+    ("sink.body: type: Json needs", spec(sink={"body": {"type": "Binary", "schema": "a DATE"}})),
+    ("sink.body.columns: BOOLEAN, ARRAY", columns({"name": "a", "type": "boolean", "statistics": True})),
+    ("duplicate entries for key", columns({"name": "a", "type": "DATE"}, {"name": "a", "type": "BIGINT"})),
+    *(("letters, digits and _", columns({"name": name, "type": "DATE"})) for name in ("_error", "1a", "a-b", "a.b")),
+    *(
+        ("write BIGINT for INT", columns({"name": "a", "type": kind}))
+        for kind in (
+            "INT",
+            "float",
+            "ARRAY<INT>",
+            "STRUCT<a: INT>",
+            "MAP<STRING, SMALLINT>",
+            "STRUCT<a STRING>",
+            "",
+            "a\n",
+        )
+    ),
+    *(
+        ("write BIGINT for INT", spec(sink={"body": short(text)}))
+        for text in (
+            "",
+            "a",
+            "a INT",
+            "a DATE, b FLOAT",
+            "a: DATE",
+            "a DATE NULL",
+            "_a DATE",
+            "a ARRAY<STRUCT<b: INT>>",
+        )
+    ),
+    *(
+        ("use names of members", columns({"name": "a", "type": "DATE", "path": path}))
+        for path in ("", "$", "a", "$.a[0]", "$.*", "$..a", "$['it\\'s']", '$["a"]', "$.a\n", "$['\u202e']")
+    ),
 ]
 
 # Beginning of the message, a field, its value, and another one that it must not take.
@@ -335,10 +394,37 @@ CHANGES: list[tuple[str, str, Any, Any]] = [
     ("sink.prefix cannot change", "sink.prefix", "folder", None),
     ("sink.prefix cannot change", "sink.prefix", None, "folder"),
     ("sink.format and sink.layout cannot change", "sink.layout", "SequenceNumber", "Capture"),
+    ("sink.body.columns: the type of a column cannot", "sink.body", column(), column("STRING")),
+    ("sink.body.columns: the type of a column cannot", "sink.body", column("DECIMAL(9, 2)"), column("DECIMAL(10, 2)")),
+    ("sink.body.columns: the path of a column cannot", "sink.body", column(), column(path="$.price.cents")),
+    (
+        "sink.body.columns: from cannot change",
+        "sink.body",
+        column("TIMESTAMP"),
+        column("TIMESTAMP", **{"from": "EpochMillis"}),
+    ),
+    ("sink.body.schema: only a column more", "sink.body", short("a DATE, b BIGINT"), short("a DATE")),
+    ("sink.body.schema: only a column more", "sink.body", short("a DATE"), short("a DATE NOT NULL")),
+    ("sink.body.schema: only a column more", "sink.body", short("a DATE"), short("a STRING, b DATE")),
 ]
 NAME_RULE = "metadata.name: use at most 47"
 
 ACCEPTED: dict[str, dict[str, Any]] = {
+    "columns of each type": columns(
+        *(
+            {"name": f"a{number}", "type": kind, "path": f"$.a['b {number}']['größe']", "statistics": number < 8}
+            for number, kind in enumerate(
+                ("string", "BIGINT", "DOUBLE", "DATE", "TIMESTAMP", "DECIMAL(38,0)", " decimal( 2 , 2 )", "STRING")
+            )
+        ),
+        {"name": "b", "type": NESTED, "required": True},
+        {"name": "c", "type": "STRUCT<a: BOOLEAN, `@type`: STRING, at: ARRAY<TIMESTAMP>>", "from": "EpochMicros"},
+    ),
+    "the most columns": columns(
+        *({"name": f"a{number:03}" + "x" * 124, "type": f"STRUCT<{'a' * 2000}: DATE>"} for number in range(200))
+    ),
+    "columns in one text": spec(sink={"body": short(f"a STRING, b BIGINT NOT NULL, c {NESTED} not null, d DATE")}),
+    "the column body alone": spec(sink={"body": {}}),
     "a key with a domain": pods(labels={"shop.example/team": "a"}, annotations={"kubernetes.io.example/x": "y"}),
     "a request at its limit": pods(resources={"requests": {"memory": "1024Mi"}, "limits": {"memory": "1Gi"}}),
     "tolerate everything": pods(tolerations=[{"operator": "Exists"}]),
@@ -497,7 +583,7 @@ def test_a_fixed_field_cannot_change(
     given, changed = with_value(path, before), with_value(path, after)
     for content in (given, changed):
         content["spark"] = NO_SPARK
-        if path.startswith("sink."):
+        if path == "sink.layout":
             content["sink"]["format"] = "Avro"
     assert apply(cluster, namespace, given, name) == ""
     assert case in apply(cluster, namespace, changed, name)
