@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from eventconsumer_api.spec.body_columns import body_columns
 from eventconsumer_api.wire.batch import BatchJob, BatchManifest
 from eventconsumer_api.wire.identity import BatchFolder
 from eventconsumer_spark.errors import ConfigurationError
@@ -92,7 +91,7 @@ class Batch:
 
         A column that a file does not have is null there. `_error` tells why a body does not fit its columns.
         """
-        return event_schema(body_columns(self.job.columns))
+        return event_schema(self.job.columns)
 
     @property
     def _once(self) -> Transaction:

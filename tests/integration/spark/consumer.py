@@ -5,7 +5,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from eventconsumer_api.spec.body_columns import body_columns
 from eventconsumer_api.spec.spark import Output
 from eventconsumer_api.wire.batch import BatchJob, BatchManifest, manifest_name
 from eventconsumer_api.wire.identity import BatchFolder
@@ -39,7 +38,7 @@ class Consumer:
         account = StorageAccount(self.azurite.url, ACCOUNT, key=KEY)
         where = folders(output_folder(job.output.path, account), BatchFolder.VISIBLE.of(job.number))
         source = live.folder(self.drained.container.container_name, self.azurite)
-        events = read_events(self.spark, manifest, source, body_columns(job.columns))
+        events = read_events(self.spark, manifest, source, job.columns)
         return Batch(self.spark, job, manifest, events, str(where.table), where.output, where.quarantine, job.chain)
 
     def run(self, job: BatchJob, program: Callable[[Batch], WriteResult] = write_batch) -> WriteResult:

@@ -13,9 +13,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from eventconsumer_api.spec.body_columns import ColumnSpec, schema_columns
+from eventconsumer_api.spec.body_columns import schema_columns
 from eventconsumer_api.spec.spark import Output, OutputFormat
 from eventconsumer_api.wire.batch import BatchCommit, BatchJob
+from eventconsumer_api.wire.host_config import BodyConfig
 from eventconsumer_spark import EVENT_SCHEMA, WriteResult, streaming
 from eventconsumer_spark import job as job_program
 from eventconsumer_spark.errors import ConfigurationError
@@ -50,15 +51,10 @@ VALUES: dict[str, Any] = {
 }
 
 
-def specs(columns: str, *bounded: str) -> tuple[ColumnSpec, ...]:
-    """Columns of the short form."""
-    made = (replace(each, statistics=each.name in bounded) for each in schema_columns(columns))
-    return tuple(ColumnSpec.of(each) for each in made)
-
-
 def with_columns(job: BatchJob, columns: str, *bounded: str) -> BatchJob:
-    """A job of a resource with these columns."""
-    return job.model_copy(update={"columns": specs(columns, *bounded)})
+    """A job of a resource with these columns, in the short form."""
+    made = (replace(each, statistics=each.name in bounded) for each in schema_columns(columns))
+    return job.model_copy(update={"body": BodyConfig.of(made)})
 
 
 def table(consumer: Consumer, job: BatchJob) -> DataFrame:
@@ -118,7 +114,7 @@ def test_columns_are_flat_in_the_table_and_rows_with_an_error_only_beside_it(con
     assert table(consumer, job).columns == found.columns
     # Without the columns, the second attempt cannot tell which events the first one left out.
     with pytest.raises(ConfigurationError, match=r"columns: FromSink needs columns in the files: set spec\.sink\.body"):
-        consumer.run(edited.model_copy(update={"columns": ()}))
+        consumer.run(edited.model_copy(update={"body": None}))
 
     # In the next batch there are files with and without the new column.
     consumer.drained.slot("1", 5, 1, columns=old, values=lambda _: {"cents": 50})

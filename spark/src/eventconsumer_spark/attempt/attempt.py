@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from eventconsumer_api.spec.body_columns import body_columns
 from eventconsumer_api.wire.batch import BatchCommit, BatchFile, BatchJob, BatchManifest, attempt_name
 from eventconsumer_api.wire.identity import BatchFolder
 from eventconsumer_spark.attempt.claim import Claim, Decided, new_claim, take
@@ -97,7 +96,7 @@ class Attempt:
             spark=spark,
             job=self.job,
             manifest=manifest,
-            events=read_events(spark, manifest, self.site.input, body_columns(self.job.columns)),
+            events=read_events(spark, manifest, self.site.input, self.job.columns),
             table=str(where.table),
             output=where.output,
             quarantine_path=where.quarantine,

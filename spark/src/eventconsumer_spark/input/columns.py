@@ -9,7 +9,6 @@ import json
 
 from pydantic import ValidationError
 
-from eventconsumer_api.spec.body_columns import body_columns
 from eventconsumer_api.spec.column_types import type_text
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_api.wire.batch import BatchJob, BatchManifest
@@ -28,7 +27,7 @@ def check_columns(store: BlobStore, job: BatchJob, manifest: BatchManifest) -> N
         Damaged: The record cannot be read.
         StorageError: The request failed.
     """
-    if not job.columns:
+    if job.body is None:
         return
     if manifest.format is not FileFormat.PARQUET:
         raise ConfigurationError("spec.sink.body makes columns of Parquet files, and these are Avro: remove it")
@@ -40,7 +39,7 @@ def check_columns(store: BlobStore, job: BatchJob, manifest: BatchManifest) -> N
         recorded = {each.name.lower(): each for each in ColumnsRecord.model_validate_json(content).columns}
     except ValidationError:
         raise Damaged(f"the record of columns {name} cannot be read: restore it from a backup") from None
-    for column in body_columns(job.columns):
+    for column in job.columns:
         found = recorded.get(column.name.lower())
         if found and (found.name, found.type) != (column.name, column.type):
             raise ConfigurationError(

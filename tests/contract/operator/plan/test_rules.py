@@ -217,6 +217,11 @@ BREAKS: dict[str, dict[str, Any]] = {
     "spark.output.body.times is for": spec(
         spark={"output": OUTPUT | {"body": {"type": "Json", "times": {"at": "EpochMillis"}}}}
     ),
+    "spark.output.body.columns: FromSink takes": spec(
+        spark={"output": OUTPUT | {"body": {"type": "Text", "columns": "FromSink"}}},
+        sink={"body": {"type": "Json", "schema": "a DATE"}},
+    ),
+    "spark.output.body.columns: FromSink needs": spec(spark={"output": OUTPUT | {"body": {"columns": "FromSink"}}}),
     "spark.output.body.times: keys have": spec(
         spark={"output": OUTPUT | {"body": {"type": "Json", "schema": "at TIMESTAMP", "times": {"a" * 257: "Iso8601"}}}}
     ),
