@@ -81,14 +81,17 @@ class DrainedBatch:
         schema = arrow_schema((*COLUMNS, *of_bodies(schema_columns(columns)))) if columns else SCHEMA
         buffer = BytesIO()
         pq.write_table(pa.Table.from_pylist(rows, schema), buffer, compression="zstd")
+        self.events.extend(rows)
+        return self.put(partition, first, count, buffer.getvalue())
+
+    def put(self, partition: str, first: int, count: int, content: bytes) -> BatchFile:
+        """Put a file with this content, and list it."""
         path = f"{PREFIX}/segment=0123456789abcdef/partition={partition}/from={first:020d}.parquet"
-        answer = self.container.upload_blob(path, buffer.getvalue())
+        answer = self.container.upload_blob(path, content)
         etag = str(answer.get_blob_properties().etag)
-        size = buffer.getbuffer().nbytes
-        last = first + count - 1
+        last, size = first + count - 1, len(content)
         file = BatchFile(path=path, etag=etag, size=size, partition=partition, first=first, last=last, count=count)
         self.files.append(file)
-        self.events.extend(rows)
         return file
 
     def damage(self, index: int) -> BatchFile:

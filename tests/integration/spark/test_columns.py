@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
@@ -16,7 +17,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from eventconsumer_api.spec.body_columns import schema_columns
 from eventconsumer_api.spec.spark import Output, OutputFormat
 from eventconsumer_api.wire.batch import BatchCommit, BatchJob
+from eventconsumer_api.wire.file_columns import of_bodies
 from eventconsumer_api.wire.host_config import BodyConfig
+from eventconsumer_host.sink import parquet
+from eventconsumer_host.source.batch import EventBatch
+from eventconsumer_host.source.columns import to_batch
+from eventconsumer_host.source.schema import arrow_schema
 from eventconsumer_spark import EVENT_SCHEMA, WriteResult, streaming
 from eventconsumer_spark import job as job_program
 from eventconsumer_spark.errors import ConfigurationError
@@ -24,6 +30,7 @@ from eventconsumer_spark.job import write_batch
 from tests.integration.spark.conftest import Driver
 from tests.integration.spark.consumer import Consumer
 from tests.integration.spark.drained import PREFIX, DrainedBatch
+from tests.integration.spark.test_formats import message
 
 FROM_SINK = {"columns": "FromSink"}
 ENVELOPE = EVENT_SCHEMA.names
@@ -82,6 +89,20 @@ def test_each_type_is_read_and_null_where_a_file_lacks_the_column(consumer: Cons
     assert write_batch(batch) == WriteResult(5)
     written = consumer.spark.read.parquet(batch.output)
     assert (written.columns, written.where("body is not null").count()) == (ENVELOPE, 5), "nobody asked for the columns"
+
+
+def test_files_are_read_as_hosts_encode_them(consumer: Consumer) -> None:
+    columns, none = schema_columns(ALL), {"_error": "e"}
+    values = [none if n % 3 == 0 else VALUES | {"cents": n * n, "name": f"n{n}"} for n in range(3000)]
+    typed = pa.RecordBatch.from_pylist(values, arrow_schema(of_bodies(columns)))
+    batch = EventBatch(to_batch([message(n, b"x") for n in range(3000)]).columns, typed=typed)
+    consumer.drained.put("7", 0, 3000, b"".join(parquet.encode([batch], "7", {}, columns)))
+    job = with_columns(consumer.job(body=FROM_SINK), ALL)
+    assert consumer.run(job).quarantined_rows == 1000
+    found = table(consumer, job).withColumn("at", F.unix_micros("at")).orderBy("sequence_number")
+    rows = [row.asDict(recursive=True) for row in found.select(*VALUES).collect()]
+    same = {"tags": dict(VALUES["tags"]), "at": 253_402_300_799_999_999}
+    assert rows == [VALUES | same | {"cents": n * n, "name": f"n{n}"} for n in range(3000) if n % 3]
 
 
 def test_columns_are_flat_in_the_table_and_rows_with_an_error_only_beside_it(consumer: Consumer) -> None:
