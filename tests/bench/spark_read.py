@@ -128,7 +128,7 @@ def drained_file(
 
 
 def batch_of(
-    spark: SparkSession, files: list[BatchFile], root: AbfsFolder, name: str, body: BodyConfig | None, **output: Any
+    spark: SparkSession, files: list[BatchFile], root: AbfsFolder, name: str, columns: BodyConfig | None, **output: Any
 ) -> Batch:
     """The files as the first batch of a new output."""
     manifest = BatchManifest(
@@ -150,7 +150,7 @@ def batch_of(
         number=manifest.number,
         sink=BlobLocation(container="bench", prefix=PREFIX, credential=Credential(field="bench")),
         output=Output(path="abfs://bench@bench.localhost/out", **output),
-        body=body,
+        body=columns,
     )
     events = read_events(spark, manifest, root, job.columns)
     table = root.child(name)
