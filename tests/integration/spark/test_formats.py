@@ -1,5 +1,6 @@
 """Files of both formats, as hosts encode them, read into the same rows; bodies decoded; folders replaced."""
 
+import io
 import json
 import random
 import struct
@@ -8,12 +9,15 @@ from decimal import Decimal
 from types import SimpleNamespace
 from uuid import UUID
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from azure.storage.blob import BlobServiceClient
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
+from eventconsumer_api.spec.body_columns import schema_columns
 from eventconsumer_api.spec.spark import Body, BodyType
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_api.wire.batch import BatchFile, BatchManifest, Totals
@@ -23,6 +27,7 @@ from eventconsumer_api.wire.host_config import ResourceRef
 from eventconsumer_host.sink import avro, parquet
 from eventconsumer_host.source.batch import EventBatch
 from eventconsumer_host.source.columns import to_batch
+from eventconsumer_host.source.schema import arrow_type
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError, ManifestError
 from eventconsumer_spark.input.capture import as_events
 from eventconsumer_spark.input.reading import EVENT_SCHEMA, check_count, read_events
@@ -165,6 +170,27 @@ def test_a_column_that_avro_files_have_as_a_system_property_is_read_with_its_typ
     (row,) = plain(events.withColumn("creation_time", F.unix_millis("creation_time")))
     assert [row[each.name] for each in added] == [b"\xff\x00", 5, START_MS, "back"]
     assert row["system_properties"] == {"x-opt-custom": "5"}
+
+
+def test_files_with_columns_of_bodies_are_read_as_those_without(
+    spark: SparkSession, place: AbfsFolder, service: BlobServiceClient
+) -> None:
+    batch, name = every_type(), "shop/orders/segment=1/partition=7/from={:020d}.parquet"
+    plain_file = b"".join(parquet.encode([batch], "7", {}))
+    table = pq.read_table(pa.BufferReader(plain_file))
+    for column in schema_columns("cents DECIMAL(10, 2), at TIMESTAMP, items ARRAY<STRUCT<sku: STRING, qty: BIGINT>>"):
+        kind = arrow_type(column.type)
+        items = [{"sku": "a", "qty": 1}] if pa.types.is_nested(kind) else 5
+        table = table.append_column(column.name, pa.array(([items, None] * len(table))[: len(table)], kind))
+    typed_file = io.BytesIO()
+    pq.write_table(table, typed_file, compression="zstd")
+    for start, content in ((0, plain_file), (1, typed_file.getvalue())):
+        service.get_blob_client(place.container, name.format(start)).upload_blob(content)
+    old, new = (manifest_of([name.format(start)], FileFormat.PARQUET, len(batch)) for start in (0, 1))
+    both = old.model_copy(update={"files": [*old.files, *new.files]})
+    assert plain(read_events(spark, new, place)) == plain(read_events(spark, old, place))
+    assert check_count(read_events(spark, both, place), both) == 2 * len(batch)
+    assert read_events(spark, both, place).schema.simpleString() == EVENT_SCHEMA.simpleString()
 
 
 @pytest.mark.parametrize("form", FileFormat)

@@ -101,6 +101,8 @@ SEEDS: dict[str, tuple[str, str]] = {
     "spec.eventHub.fullyQualifiedNamespace": ("qzxshop.servicebus.windows.net", "qzx"),
     "spec.checkpointStore.storageAccountUrl": ("https://qzxshop.blob.core.windows.net", "qzx"),
     "spec.sink.storageAccountUrl": ("https://qzxshop.blob.core.windows.net", "qzx"),
+    "spec.sink.body.columns[].type": ("STRUCT<qzxa: DATE>", "qzx"),
+    "spec.sink.body.schema": ("qzxa STRUCT<b: DATE>", "qzx"),
     "spec.sink.notices.url": ("https://hooks.shop.example/qzx", "qzx"),
     "spec.sink.notices.authentication.header": ("X-Key", ""),
     "spec.spark.trigger.schedule": ("17 3 7 3 *", "17 3 7 3 *"),
@@ -286,12 +288,16 @@ def _of_keys(node: Schema) -> Schema:
     return {"type": "string"} | ({"minLength": int(found[1]), "maxLength": int(found[2])} if found else {})
 
 
+_END = re.compile(r"(?<!\\)\$(?=[|)]|\Z)")
+"""The sign for the end in a pattern; others are escaped, or in a set of characters."""
+
+
 def _accepts(path: str, schema: Schema, value: str) -> bool:
     if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
         return False
     for pattern in filter(None, (schema.get("pattern"), RULES.get(path))):
         # In Go, $ is the end of the text alone, and \w and \s are of ASCII.
-        if not re.search(pattern.replace("$", r"\Z"), value, re.ASCII):
+        if not re.search(_END.sub(r"\\Z", pattern), value, re.ASCII):
             return False
     return {"date-time": _is_time, "cidr": _is_network}.get(schema.get("format", ""), bool)(value or "-")
 

@@ -148,7 +148,7 @@ class SinkBody(Model):
         default=SinkBodyType.BINARY,
         description="Binary: the column body alone. Json: the members of a JSON object are columns, too. A value that "
         "does not fit its column exactly is null there, and the column _error names the column: see the page "
-        "columns.md.",
+        "concepts/columns.md.",
     )
     columns: Annotated[
         list[ColumnSpec] | None,

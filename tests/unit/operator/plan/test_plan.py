@@ -16,6 +16,7 @@ from eventconsumer_api.v1alpha1.status import EventConsumerStatus, HubStatus
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.keys import Key
+from eventconsumer_operator.kube.manifest import CONFIG_MAP
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.plan.scale import scaling_of
 from eventconsumer_operator.resource.names import application_name, host_name, replay_name
@@ -82,7 +83,8 @@ def test_hosts_run_as_the_account_that_the_administrator_names() -> None:
 
 def test_a_change_of_configuration_restarts_pods_and_of_scaling_reports_or_status_does_not() -> None:
     before = template(plan())
-    for path, value in (("processing.prefetchCount", 10), ("sink.roll.maxSeconds", 5)):
+    body = {"type": "Json", "schema": "a DATE"}
+    for path, value in (("processing.prefetchCount", 10), ("sink.roll.maxSeconds", 5), ("sink.body", body)):
         assert template(plan(spec_with(path, value))) != before
     for path, value in (("scaling", {"mode": "Fixed", "replicas": 7}), ("suspend", True)):
         assert template(plan(spec_with(path, value))) == before
@@ -212,6 +214,70 @@ def test_a_buffer_that_does_not_fit_in_the_memory_of_a_host_is_refused(
     assert plan(spec_with("pods.resources", {"requests": {"memory": "65Gi"}}, spec)), "a request raises the limit"
 
 
+def columns(*given: dict[str, Any]) -> dict[str, Any]:
+    return spec_with("sink.body", {"type": "Json", "columns": list(given)})
+
+
+def schema(text: str) -> dict[str, Any]:
+    return spec_with("sink.body", {"type": "Json", "schema": text})
+
+
+def test_columns_of_bodies_are_in_their_shortest_text_whichever_form_has_them() -> None:
+    made = columns(
+        {"name": "cents", "type": "bigint", "path": "$.cents", "required": True},
+        {"name": "at", "type": "ARRAY<timestamp >", "from": "Iso8601", "statistics": False},
+    )
+    config = plan(made).config
+    assert json.loads(config.to_json())["body"] == {
+        "columns": [{"name": "cents", "type": "BIGINT", "required": True}, {"name": "at", "type": "ARRAY<TIMESTAMP>"}]
+    }
+    assert config.digest() == plan(schema("cents BIGINT NOT NULL, at ARRAY<TIMESTAMP>")).config.digest()
+    assert config.body is not None
+    assert [each.path for each in config.body.parsed()] == [("cents",), ("at",)]
+
+
+@pytest.mark.parametrize("body", [None, {}, {"type": "Binary"}])
+def test_without_columns_the_document_of_hosts_is_as_before(body: Any) -> None:
+    assert plan(spec_with("sink.body", body)).config.digest() == plan().config.digest()
+
+
+def edited(before: dict[str, Any], after: dict[str, Any]) -> Plan:
+    """The plan for an edit, where the hosts have the ConfigMap of the spec before it."""
+    world = observed(after)
+    live = applied(plan(before), "ConfigMap")
+    return make_plan(replace(world, children={(CONFIG_MAP, host_name(world.consumer.key)): live}), SETTINGS)
+
+
+def test_columns_can_be_added_and_removed() -> None:
+    one, two = schema("a DATE"), columns({"name": "b", "type": "DATE"}, {"name": "a", "type": "DATE", "required": True})
+    for before, after in ((SPEC, one), (one, SPEC), (one, two), (two, one)):
+        assert edited(before, after).config == plan(after).config
+
+
+@pytest.mark.parametrize(
+    ("after", "message"),
+    [
+        ({"name": "at", "type": "DATE"}, "its type was TIMESTAMP and cannot change to DATE"),
+        ({"name": "at", "type": "TIMESTAMP", "path": "$.time"}, "its path was $.at and cannot change to $.time"),
+        ({"name": "at", "type": "TIMESTAMP", "from": "EpochMillis"}, "its from was Iso8601 and cannot change to Epoch"),
+        ({"name": "At", "type": "TIMESTAMP", "path": "$.at"}, "its name was at and cannot change to At"),
+    ],
+)
+def test_a_column_cannot_change_also_where_the_api_server_does_not_see_it(after: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        edited(schema("at TIMESTAMP"), columns(after))
+    assert (caught.value.field, caught.value.reason) == ("spec.sink.body", "SpecInvalid")
+    assert f"column {after['name']}: {message}" in str(caught.value)
+    assert "add a column with another name" in str(caught.value)
+
+
+def test_a_config_map_that_cannot_be_read_hinders_nothing() -> None:
+    world = observed(schema("at DATE"))
+    for data in ({}, {"config.json": "{}"}, {"config.json": '{"body": 1}'}):
+        live = {"kind": "ConfigMap", "metadata": {"name": "orders-host"}, "data": data}
+        assert make_plan(replace(world, children={(CONFIG_MAP, "orders-host"): live}), SETTINGS).config.body
+
+
 # --- scale ---------------------------------------------------------------------------------------------------------
 
 
@@ -290,6 +356,8 @@ def test_the_name_of_an_application_belongs_to_one_attempt_at_one_batch_of_one_r
         ("sink.authentication", {}, "spec.sink.authentication"),
         ("checkpointStore.authentication", SECRET | IDENTITY, "spec.checkpointStore.authentication"),
         ("scaling.partitionsPerHost", 0, "spec.scaling.partitionsPerHost"),
+        ("sink.body.schema", "a STRUCT<b: DATE", "spec.sink.body"),
+        ("sink.body.columns", [{"name": "a", "type": "MAP<DATE, DATE>"}], "spec.sink.body"),
     ],
 )
 def test_a_spec_that_does_not_fit_names_the_field(path: str, value: Any, field: str) -> None:
@@ -341,6 +409,9 @@ PATHS = [
     "sink.storageAccountUrl",
     "sink.roll",
     "sink.roll.maxBytes",
+    "sink.body",
+    "sink.body.columns",
+    "sink.body.schema",
     "scaling",
     "scaling.mode",
     "scaling.replicas",
