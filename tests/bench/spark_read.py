@@ -2,9 +2,10 @@
 
 `python -m tests.bench.spark_read` prints a table for each storage, local files and an Azurite on this machine: a bare
 count, a bare `read.parquet(…).write` of drained files and the same with `from_json`, then the program, with its checks,
-for each kind of output. The ways run in turn, so each round compares them under the same load of the machine; a ratio
-is the median over the rounds. CPU time is that of the driver, Java and Python; it depends less on other load than
-seconds do. Azurite uses the cores of this machine, so the figures of local files are those of Spark.
+for each kind of output. Files that have columns of the bodies (`spec.sink.body`) are compared with Spark alone over the
+same files, which writes the same columns. The ways run in turn, so each round compares them under the same load of the
+machine; a ratio is the median over the rounds. CPU time is that of the driver, Java and Python; it depends less on
+other load than seconds do. Azurite uses the cores of this machine, so the figures of local files are those of Spark.
 
 With `--executors 2`, tasks run in two processes beside the driver, one task in each, and CPU time includes theirs. On a
 machine with two cores, more executors than cores measure the machine, not Spark.
@@ -27,16 +28,20 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 from azure.storage.blob import BlobServiceClient
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
+from eventconsumer_api.spec.body_columns import schema_columns
 from eventconsumer_api.spec.spark import Output
 from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, Totals
-from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
+from eventconsumer_api.wire.file_columns import ERROR, of_bodies
+from eventconsumer_api.wire.host_config import BlobLocation, BodyConfig, Credential, ResourceRef
 from eventconsumer_host.sink import parquet
 from eventconsumer_host.source.batch import EventBatch
 from eventconsumer_host.source.rows import EventRows, FlatMap
+from eventconsumer_host.source.schema import arrow_schema
 from eventconsumer_spark import Batch
 from eventconsumer_spark.input.reading import check_count, read_events
 from eventconsumer_spark.job import write_batch
@@ -51,9 +56,13 @@ PREFIX = "bench/orders"
 BODY_BYTES = 1024
 RESOURCE = ResourceRef(namespace="bench", name="orders", uid="bench")
 SCHEMA = "site STRING, sensor STRING, unit STRING, state STRING, id BIGINT, value DOUBLE, trace STRING"
+BODY = BodyConfig.of(schema_columns(SCHEMA))
+"""The same as columns of files."""
 START_MS = 1_767_323_045_000
 BARE = "bare read, write Parquet"
 """The way to which the others are compared, with our zstd level, 1."""
+TYPED = "bare, columns of files"
+"""The way to which those are compared that read files with columns of bodies."""
 PARQUETS_LEVEL = ("parquet.compression.codec.zstd.level", 3)
 """The level that Parquet has without our settings."""
 
@@ -76,15 +85,24 @@ class Place:
     put: Callable[[str, bytes], Any]
 
 
-def drained_file(put: Callable[[str, bytes], Any], partition: str, first: int, count: int) -> BatchFile:
-    """Put one file, as a host encodes it, of events with a JSON body of 1 KB that compresses about as logs do."""
+def drained_file(
+    put: Callable[[str, bytes], Any], prefix: str, partition: str, first: int, count: int, body: BodyConfig | None
+) -> BatchFile:
+    """Put one file, as a host encodes it, of events with a JSON body of 1 KB that compresses about as logs do.
+
+    Args:
+        put: Puts a file.
+        prefix: The folder of all files.
+        partition: Its partition.
+        first: The first sequence number.
+        count: The number of events.
+        body: Columns of the bodies.
+    """
     rng = Random(first)
     numbers = range(first, first + count)
-    stem = json.dumps({"site": "north", "sensor": partition, "unit": "kPa", "state": "running"})[:-1]
-    bodies: list[bytes | None] = []
-    for number in numbers:
-        text = f'{stem}, "id": {number}, "value": {rng.random()}, "trace": "{rng.randbytes(300).hex()}"}}'
-        bodies.append(text.ljust(BODY_BYTES).encode())
+    stem = {"site": "north", "sensor": partition, "unit": "kPa", "state": "running"}
+    values = [stem | {"id": each, "value": rng.random(), "trace": rng.randbytes(300).hex()} for each in numbers]
+    bodies: list[bytes | None] = [json.dumps(each).ljust(BODY_BYTES).encode() for each in values]
     ends, texts = list(range(1, count + 1)), [str(number) for number in numbers]
     none: list[str | None] = [None] * count
     rows = EventRows(
@@ -99,14 +117,19 @@ def drained_file(put: Callable[[str, bytes], Any], partition: str, first: int, c
         none,
         none,
     )
-    content = b"".join(parquet.encode([EventBatch.of(rows)], partition, {}))
-    path = f"{PREFIX}/segment=0/partition={partition}/from={first:020d}.parquet"
+    columns = body.parsed() if body else ()
+    typed = pa.RecordBatch.from_pylist(values, arrow_schema(of_bodies(columns))) if columns else None
+    batch = EventBatch(EventBatch.of(rows).columns, typed=typed)
+    content = b"".join(parquet.encode([batch], partition, {}, columns))
+    path = f"{prefix}/segment=0/partition={partition}/from={first:020d}.parquet"
     put(path, content)
     last = first + count - 1
     return BatchFile(path=path, etag="", size=len(content), partition=partition, first=first, last=last, count=count)
 
 
-def batch_of(spark: SparkSession, files: list[BatchFile], root: AbfsFolder, name: str, **output: Any) -> Batch:
+def batch_of(
+    spark: SparkSession, files: list[BatchFile], root: AbfsFolder, name: str, columns: BodyConfig | None, **output: Any
+) -> Batch:
     """The files as the first batch of a new output."""
     manifest = BatchManifest(
         number=1,
@@ -127,8 +150,9 @@ def batch_of(spark: SparkSession, files: list[BatchFile], root: AbfsFolder, name
         number=manifest.number,
         sink=BlobLocation(container="bench", prefix=PREFIX, credential=Credential(field="bench")),
         output=Output(path="abfs://bench@bench.localhost/out", **output),
+        body=columns,
     )
-    events = read_events(spark, manifest, root)
+    events = read_events(spark, manifest, root, job.columns)
     table = root.child(name)
     return Batch(spark, job, manifest, events, table, f"{table}/batch=1", f"{table}_quarantine/batch=1", "c")
 
@@ -140,13 +164,23 @@ def shipped(batch: Batch) -> int:
     return rows
 
 
-def ways(spark: SparkSession, files: list[BatchFile], root: AbfsFolder) -> dict[str, Callable[[str], Any]]:
+def ways(
+    spark: SparkSession, files: list[BatchFile], typed: list[BatchFile], root: AbfsFolder
+) -> dict[str, Callable[[str], Any]]:
     """What is compared; each takes the name of a new output."""
     paths = [root.child(file.path) for file in files]
     parsed = F.from_json(F.col("body").cast("string"), SCHEMA)
+    flat = {"columns": "FromSink"}
 
     def program(**output: Any) -> Callable[[str], Any]:
-        return lambda name: shipped(batch_of(spark, files, root, name, **output))
+        return lambda name: shipped(batch_of(spark, files, root, name, None, **output))
+
+    def of_columns(**output: Any) -> Callable[[str], Any]:
+        return lambda name: shipped(batch_of(spark, typed, root, name, BODY, body=flat, **output))
+
+    def bare_columns(name: str) -> None:
+        events = spark.read.parquet(*(root.child(file.path) for file in typed))
+        events.drop("body", ERROR.name).write.parquet(root.child(name))
 
     return {
         "bare read, count": lambda _: spark.read.parquet(*paths).count(),
@@ -161,6 +195,9 @@ def ways(spark: SparkSession, files: list[BatchFile], root: AbfsFolder) -> dict[
         "program, Delta": program(),
         "program, Delta by date": program(partitionByDate=True),
         "program, Delta, JSON parsed": program(body={"type": "Json", "schema": SCHEMA}),
+        TYPED: bare_columns,
+        "program, Parquet, columns": of_columns(format="Parquet"),
+        "program, Delta, columns": of_columns(),
     }
 
 
@@ -175,12 +212,17 @@ class Taken:
 def measure(spark: SparkSession, place: Place, rows: int, options: argparse.Namespace) -> None:
     """Run each way over the same files, and print one line for it."""
     each = rows // options.files
-    files = [drained_file(place.put, str(n % 4), n // 4 * each, each) for n in range(options.files)]
+    files, typed = (
+        [drained_file(place.put, prefix, str(n % 4), n // 4 * each, each, body) for n in range(options.files)]
+        for prefix, body in ((PREFIX, None), (f"{PREFIX}-typed", BODY))
+    )
     size = sum(file.size for file in files)
     total = each * options.files
     cores = spark.sparkContext.defaultParallelism
     print(f"{place.name}: {total:,} events of {BODY_BYTES} bytes, {options.files} files, {size / 1024**2:.0f} MiB")
-    found = {name: run for name, run in ways(spark, files, place.root).items() if name in (options.only or [name])}
+    made = ways(spark, files, typed, place.root)
+    found = {name: run for name, run in made.items() if name in (options.only or [name])}
+    bases = dict.fromkeys(list(made)[list(made).index(TYPED) + 1 :], TYPED)
     taken: dict[str, list[Taken]] = {name: [] for name in found}
     for number in range(options.warm_up + options.rounds):
         for name, run in found.items():
@@ -193,7 +235,7 @@ def measure(spark: SparkSession, place: Place, rows: int, options: argparse.Name
     print(f"  {f'median of {options.rounds} rounds, {cores} cores':<32}" + "".join(f"{head:>14}" for head in heads))
     for name, runs in taken.items():
         seconds, cpu = statistics.median(one.seconds for one in runs), statistics.median(one.cpu for one in runs)
-        pairs = list(zip(taken[BARE], runs, strict=True))
+        pairs = list(zip(taken[bases.get(name, BARE)], runs, strict=True))
         ratios = sorted(bare.seconds / own.seconds for bare, own in pairs)
         of_cpu = statistics.median(bare.cpu / own.cpu for bare, own in pairs)
         spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
@@ -245,9 +287,9 @@ def main() -> None:
     parser.add_argument("--storage", nargs="+", choices=["local", "azurite"], default=["local", "azurite"])
     parser.add_argument("--cores", type=int, default=2, help="of Spark")
     parser.add_argument("--executors", type=int, default=0, help="instead of tasks in the driver")
-    parser.add_argument("--only", nargs="+", metavar="WAY", help="these lines of the table, and the bare one")
+    parser.add_argument("--only", nargs="+", metavar="WAY", help="these lines of the table, and the bare ones")
     options = parser.parse_args()
-    options.only = options.only and [BARE, *options.only]
+    options.only = options.only and [BARE, TYPED, *options.only]
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         azurite = AzuriteProcess(scratch / "azurite.log")

@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from eventconsumer_api.wire.batch import BatchJob, BatchManifest
 from eventconsumer_api.wire.identity import BatchFolder
 from eventconsumer_spark.errors import ConfigurationError
+from eventconsumer_spark.input.reading import event_schema
 from eventconsumer_spark.output.delta_table import Match, Transaction, append, merge
 from eventconsumer_spark.output.folder import write_folder
 from eventconsumer_spark.output.write_result import WriteResult
@@ -22,7 +24,7 @@ class Batch:
         spark: The session; it may read and write the sink's storage account.
         job: The request of the operator; `job.output` is `spec.spark.output`.
         manifest: The files of this batch without unprocessable files; in a trial, the files of the trial.
-        events: One row per event; columns as in `EVENT_SCHEMA`.
+        events: One row per event; columns as in `schema`.
         table: Root of the output of all batches.
         output: Folder of this batch's result below `table`; owned by this batch, so it is overwritten.
         quarantine_path: Folder of this batch for events that cannot be processed; owned by this batch.
@@ -82,6 +84,14 @@ class Batch:
             return WriteResult(self.write_parquet(result))
         done = merge(result, self.table, self._once, self._note, Match(on, update, where))
         return WriteResult(done.rows, done.version)
+
+    @property
+    def schema(self) -> StructType:
+        """The columns of `events`: `EVENT_SCHEMA`, then those of `spec.sink.body` and `_error`, if there are some.
+
+        A column that a file does not have is null there. `_error` tells why a body does not fit its columns.
+        """
+        return event_schema(self.job.columns)
 
     @property
     def _once(self) -> Transaction:

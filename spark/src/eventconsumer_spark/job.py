@@ -11,15 +11,16 @@ from functools import partial
 from typing import Any
 
 from pydantic import ConfigDict, ValidationError
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
-from eventconsumer_api.spec.spark import Body, OutputFormat
+from eventconsumer_api.spec.spark import Body, BodyColumns, OutputFormat
+from eventconsumer_api.wire.batch import BatchJob
 from eventconsumer_api.wire.document import WireDocument, misfit
-from eventconsumer_spark import Batch, WriteResult, run_batch
+from eventconsumer_spark import EVENT_SCHEMA, Batch, WriteResult, run_batch
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.output.avro import Schemas, find_schemas, split_avro
-from eventconsumer_spark.output.bodies import Split, split
+from eventconsumer_spark.output.bodies import Split, columns_of_files, split
 from eventconsumer_spark.output.delta_table import Transaction, append, compact
 from eventconsumer_spark.output.folder import write_folder
 from eventconsumer_spark.output.layout import output_files, worth_looking
@@ -57,7 +58,8 @@ def write_batch(batch: Batch) -> WriteResult:
     else:
         own = Decoding(body=output.body, schemas=dict(schemas.choice) if schemas else None)
         note = {"consumer": batch.job.resource.path, **json.loads(own.to_json())}
-        done = append(frame, batch.table, Transaction(batch.transaction, batch.manifest.number), note, dates)
+        once = Transaction(batch.transaction, batch.manifest.number)
+        done = append(frame, batch.table, once, note, dates, bounded=bounded(batch.job))
         rows, version = done.rows, done.version
         # As decoded by the attempt that wrote the table, if the resource or the registry was changed in between.
         first = _decoding(done.note)
@@ -73,9 +75,25 @@ def write_batch(batch: Batch) -> WriteResult:
 
 
 def with_date(events: DataFrame) -> DataFrame:
-    """The events with the date of their enqueued time (always UTC)."""
+    """The events with the date of their enqueued time (always UTC); see `with_column`."""
     days = F.floor(F.unix_micros("enqueued_time") / F.lit(86_400_000_000)).cast("int")
-    return events.withColumn(DATE, F.date_from_unix_date(days))
+    return with_column(events, DATE, F.date_from_unix_date(days))
+
+
+def with_column(events: DataFrame, name: str, value: Column) -> DataFrame:
+    """The events with a column that only the output has.
+
+    Raises:
+        ConfigurationError: A column of bodies has the same name.
+    """
+    if name in map(str.lower, events.columns):
+        raise ConfigurationError(f"spec.sink.body has a column {name}, which the output adds: use another name there")
+    return events.withColumn(name, value)
+
+
+def bounded(job: BatchJob) -> list[str]:
+    """The columns of bodies that have statistics."""
+    return [each.name for each in job.columns if each.statistics]
 
 
 def _schemas(batch: Batch, body: Body, choice: Mapping[str, Any] | None = None) -> Schemas | None:
@@ -86,7 +104,11 @@ def _schemas(batch: Batch, body: Body, choice: Mapping[str, Any] | None = None) 
 
 
 def _split(batch: Batch, body: Body, schemas: Schemas | None) -> Split:
-    return split_avro(batch.events, schemas) if schemas else split(batch.events, body)
+    if body.columns is BodyColumns.FROM_SINK:
+        return columns_of_files(batch.events)
+    # An edit of spec.sink.body alone does not change the output.
+    events = batch.events.select(*EVENT_SCHEMA.names)
+    return split_avro(events, schemas) if schemas else split(events, body)
 
 
 def _decoding(note: Mapping[str, Any]) -> Decoding:

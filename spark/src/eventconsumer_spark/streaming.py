@@ -10,6 +10,9 @@ after the manifest may be processed early: then its own batch finds it in the ta
 stream over all files has limits, which this program enforces: it cannot exclude a file or process one again (no search
 for unprocessable files, no reprocessing), and it must not read files that were never committed (no layout Capture,
 whose folders may contain such files).
+
+With `spec.spark.output.body.columns: FromSink` the table has the columns that hosts made of bodies, beside the body. A
+stream has no quarantine: an event with an error has a row, too, and the column `_error`.
 """
 
 import logging
@@ -19,12 +22,12 @@ from urllib.parse import urlsplit
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
-from eventconsumer_api.spec.spark import BodyType, OutputFormat
+from eventconsumer_api.spec.spark import BodyColumns, BodyType, OutputFormat
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_api.wire.batch import BatchManifest
 from eventconsumer_spark import EVENT_SCHEMA, Batch, WriteResult, run_batch
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError
-from eventconsumer_spark.job import DATE, with_date
+from eventconsumer_spark.job import DATE, bounded, with_column, with_date
 from eventconsumer_spark.output.delta_table import compact, create, version_of
 from eventconsumer_spark.output.layout import worth_looking
 
@@ -39,8 +42,9 @@ def drain(batch: Batch) -> WriteResult:
     check(batch)
     date = batch.job.output.partition_by_date
     new = events_of(batch)
-    create(batch.spark, batch.table, new.schema, [DATE] if date else [])
+    create(batch.spark, batch.table, new.schema, [DATE] if date else [], bounded=bounded(batch.job))
     writer = new.writeStream.format("delta").outputMode("append").trigger(availableNow=True)
+    writer = writer.option("mergeSchema", "true")  # columns of bodies are added
     query = writer.option("checkpointLocation", f"{batch.table}_checkpoint").start(batch.table)
     query.awaitTermination()
     rows = rows_of(batch.spark.read.format("delta").load(batch.table), batch.manifest)
@@ -81,10 +85,11 @@ def events_of(batch: Batch) -> DataFrame:
     """A stream of all files in the consumer's slots, of all segments of the chain."""
     url = urlsplit(batch.table)
     root = f"{url.scheme}://{batch.job.sink.container}@{url.netloc.rpartition('@')[2]}/{batch.job.sink.prefix}"
+    schema = batch.schema if batch.job.output.body.columns is BodyColumns.FROM_SINK else EVENT_SCHEMA
     # No glob in the path: with two folders, Spark's file stream would process each file twice.
-    files = batch.spark.readStream.schema(EVENT_SCHEMA).option("recursiveFileLookup", "true")
+    files = batch.spark.readStream.schema(schema).option("recursiveFileLookup", "true")
     files = files.option("pathGlobFilter", "from=*.parquet").parquet(root)
-    events = files.withColumn(FILE, F.regexp_replace("_metadata.file_path", r"^\w+://[^/]+/", ""))
+    events = with_column(files, FILE, F.regexp_replace("_metadata.file_path", r"^\w+://[^/]+/", ""))
     return with_date(events) if batch.job.output.partition_by_date else events
 
 

@@ -38,7 +38,7 @@ class Consumer:
         account = StorageAccount(self.azurite.url, ACCOUNT, key=KEY)
         where = folders(output_folder(job.output.path, account), BatchFolder.VISIBLE.of(job.number))
         source = live.folder(self.drained.container.container_name, self.azurite)
-        events = read_events(self.spark, manifest, source)
+        events = read_events(self.spark, manifest, source, job.columns)
         return Batch(self.spark, job, manifest, events, str(where.table), where.output, where.quarantine, job.chain)
 
     def run(self, job: BatchJob, program: Callable[[Batch], WriteResult] = write_batch) -> WriteResult:

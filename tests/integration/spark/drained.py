@@ -9,10 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from azure.storage.blob import ContainerClient
 
+from eventconsumer_api.spec.body_columns import schema_columns
 from eventconsumer_api.spec.spark import Output
 from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, Range, Totals, commit_name, manifest_name
+from eventconsumer_api.wire.file_columns import COLUMNS, of_bodies
 from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_host.sink.parquet import SCHEMA
+from eventconsumer_host.source.schema import arrow_schema
 from tests.support.azurite import ACCOUNT
 
 RESOURCE = ResourceRef(namespace="shop", name="orders", uid="5f1c9e0a-7d7c-4f6e-9a55-2c6c1a1b2c3d")
@@ -52,22 +55,43 @@ class DrainedBatch:
     events: list[dict[str, object]] = field(default_factory=list)
 
     def slot(
-        self, partition: str, first: int, count: int, body: Callable[[int], bytes | None] | None = None
+        self,
+        partition: str,
+        first: int,
+        count: int,
+        body: Callable[[int], bytes | None] | None = None,
+        columns: str = "",
+        values: Callable[[int], dict[str, object]] | None = None,
     ) -> BatchFile:
-        """Write one drained file and list it; `body` gives an event's body by its sequence number."""
+        """Write one drained file and list it.
+
+        Args:
+            partition: Its partition.
+            first: The first sequence number.
+            count: The number of events.
+            body: An event's body by its sequence number.
+            columns: Columns of bodies, in the short form.
+            values: Their values by the sequence number; absent: null.
+        """
         rows = [event(partition, number) for number in range(first, first + count)]
         if body:
             rows = [row | {"body": body(number)} for number, row in enumerate(rows, first)]
+        if values:
+            rows = [row | values(number) for number, row in enumerate(rows, first)]
+        schema = arrow_schema((*COLUMNS, *of_bodies(schema_columns(columns)))) if columns else SCHEMA
         buffer = BytesIO()
-        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), buffer, compression="zstd")
+        pq.write_table(pa.Table.from_pylist(rows, schema), buffer, compression="zstd")
+        self.events.extend(rows)
+        return self.put(partition, first, count, buffer.getvalue())
+
+    def put(self, partition: str, first: int, count: int, content: bytes) -> BatchFile:
+        """Put a file with this content, and list it."""
         path = f"{PREFIX}/segment=0123456789abcdef/partition={partition}/from={first:020d}.parquet"
-        answer = self.container.upload_blob(path, buffer.getvalue())
+        answer = self.container.upload_blob(path, content)
         etag = str(answer.get_blob_properties().etag)
-        size = buffer.getbuffer().nbytes
-        last = first + count - 1
+        last, size = first + count - 1, len(content)
         file = BatchFile(path=path, etag=etag, size=size, partition=partition, first=first, last=last, count=count)
         self.files.append(file)
-        self.events.extend(rows)
         return file
 
     def damage(self, index: int) -> BatchFile:

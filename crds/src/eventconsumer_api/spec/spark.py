@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from eventconsumer_api.shared.model import Model, rules, told, total
+from eventconsumer_api.shared.model import Model, Since, rules, told, total
 from eventconsumer_api.spec import spark_conf
 from eventconsumer_api.spec.endpoints import REGISTRY_URL_PATTERN
 from eventconsumer_api.spec.json_columns import TimeForm
@@ -258,6 +258,12 @@ class BodyType(StrEnum):
     AVRO = "Avro"
 
 
+class BodyColumns(StrEnum):
+    """Which columns the shipped program writes in place of the body."""
+
+    FROM_SINK = "FromSink"
+
+
 class RegistryType(StrEnum):
     """Protocols of schema registries."""
 
@@ -334,6 +340,11 @@ class Body(Model):
             "&& self.schema != '')",
             "spark.output.body.times is for body.type: Json with body.schema",
         ),
+        (
+            "!has(self.columns) || !has(self.type) || self.type == 'Binary'",
+            "spark.output.body.columns: FromSink takes the columns of the files and parses nothing: remove body.type, "
+            "schema, times and registry",
+        ),
     )
 
     type: BodyType = Field(
@@ -341,6 +352,12 @@ class Body(Model):
         description="Binary: unchanged. Text: UTF-8. Json: parsed with body.schema, or validated and kept as text "
         "without it. Avro: decoded by the schemas of body.registry. Events with another kind of body go to a "
         "quarantine folder beside the output.",
+    )
+    columns: Annotated[BodyColumns | None, Since("0.2.0")] = Field(
+        default=None,
+        description="FromSink: the columns that hosts made of the body (spec.sink.body), in place of the column body. "
+        "Nothing is parsed. Events with an _error go to the quarantine folder. Absent: what type says, without these "
+        "columns.",
     )
     schema_: str = Field(
         default="",

@@ -65,6 +65,12 @@ class EventConsumerSpec(Model):
             "their network, or set spark.enabled to false",
         ),
         (
+            "!has(self.spark) || (has(self.spark.enabled) && !self.spark.enabled) || !has(self.spark.output) || "
+            "!has(self.spark.output.body) || !has(self.spark.output.body.columns) || (has(self.sink.body) && "
+            "self.sink.body.type == 'Json')",
+            "spark.output.body.columns: FromSink needs columns in the files: set sink.body, or remove it",
+        ),
+        (
             "!has(self.replay) || self.replay.consumerGroup.lowerAscii() != self.eventHub.consumerGroup.lowerAscii()",
             "replay.consumerGroup must be another consumer group than eventHub.consumerGroup, whose readers it would "
             "displace",

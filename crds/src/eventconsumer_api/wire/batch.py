@@ -21,12 +21,13 @@ from urllib.parse import urlsplit
 
 from pydantic import AwareDatetime, ConfigDict, FailFast, Field, ValidationError
 
-from eventconsumer_api.shared.model import Model, Report
+from eventconsumer_api.shared.model import Model, Report, Since
+from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.spec.endpoints import AZURE_STORAGE_SUFFIXES
 from eventconsumer_api.spec.spark import IN_FLIGHT_MAX, Output, Registry
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_api.wire.document import WireDocument
-from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
+from eventconsumer_api.wire.host_config import BlobLocation, BodyConfig, Credential, ResourceRef
 
 
 class BatchFile(Report):
@@ -221,6 +222,9 @@ class BatchJob(WireDocument):
         default=None,
         description="Credential of the driver at output.body.registry; absent: none.",
     )
+    body: Annotated[BodyConfig | None, Since("0.2.0")] = Field(
+        default=None, description="Columns that hosts make of bodies; files that are older lack them. Absent: none."
+    )
     search_unprocessable: bool = Field(
         default=False, description="If the batch fails, search the files that make it fail, and exclude them."
     )
@@ -243,6 +247,11 @@ class BatchJob(WireDocument):
     reprocess: ReprocessOf | None = Field(
         default=None, description="Process these batches again, instead of the open one."
     )
+
+    @property
+    def columns(self) -> tuple[BodyColumn, ...]:
+        """The columns that hosts make of bodies."""
+        return self.body.parsed() if self.body else ()
 
 
 class RegistryCheck(WireDocument):

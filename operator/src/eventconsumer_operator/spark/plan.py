@@ -153,6 +153,7 @@ def launch_of(parts: Parts, batch: BatchReport, attempt: int) -> Launch:
             sink=parts.config.sink,
             output=parts.output,
             registry=registry_credential(parts.output.body.registry),
+            body=parts.config.body,
             allow_insecure_endpoints=parts.config.allow_insecure_endpoints,
             storage_suffixes=parts.config.storage_suffixes,
             search_unprocessable=_searches_unprocessable(spark, attempt),

@@ -60,6 +60,7 @@ def reprocess_job(observed: Observed, parts: Parts) -> Manifest | None:
             sink=parts.config.sink,
             output=parts.output,
             registry=registry_credential(parts.output.body.registry),
+            body=parts.config.body,
             allow_insecure_endpoints=parts.config.allow_insecure_endpoints,
             storage_suffixes=parts.config.storage_suffixes,
             reprocess=ReprocessOf(name=reprocess.name, first=reprocess.from_, last=reprocess.to),

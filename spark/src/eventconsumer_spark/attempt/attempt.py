@@ -27,6 +27,7 @@ from eventconsumer_spark.attempt.commit import (
 from eventconsumer_spark.attempt.shutdown import Ending
 from eventconsumer_spark.batch import Batch, Folders, folders, trial_folders
 from eventconsumer_spark.errors import ManifestError
+from eventconsumer_spark.input.columns import check_columns
 from eventconsumer_spark.input.manifest import check_files, load_manifest
 from eventconsumer_spark.input.reading import read_events
 from eventconsumer_spark.output.write_result import WriteResult
@@ -95,7 +96,7 @@ class Attempt:
             spark=spark,
             job=self.job,
             manifest=manifest,
-            events=read_events(spark, manifest, self.site.input),
+            events=read_events(spark, manifest, self.site.input, self.job.columns),
             table=str(where.table),
             output=where.output,
             quarantine_path=where.quarantine,
@@ -174,6 +175,7 @@ def begin(job: BatchJob, site: Site, ending: Ending) -> Attempt | BatchCommit:
             "must have the same version"
         )
     check_files(store, manifest)
+    check_columns(store, job, manifest)
     previous = None
     if not job.parallel:
         previous = previous_commit(store, site.commits, number, first=job.reprocess.first if job.reprocess else 1)

@@ -1,7 +1,7 @@
 """The drained files as a DataFrame: exactly the files of the manifest, with a fixed schema that is not inferred.
 
-Files of both formats give the same columns. The file of each row is in Spark's hidden column `_metadata.file_path`,
-which is only read on request.
+Files of both formats give the same columns; a column of bodies is null in files that do not have it. The file of each
+row is in Spark's hidden column `_metadata.file_path`, which is only read on request.
 """
 
 from collections.abc import Sequence
@@ -10,16 +10,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 from pyspark.sql.types import StructType
 
+from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_api.wire.batch import BatchFile, BatchManifest
 from eventconsumer_api.wire.capture import AVRO_SCHEMA
-from eventconsumer_api.wire.file_columns import COLUMNS, delta_schema
+from eventconsumer_api.wire.file_columns import COLUMNS, delta_schema, of_bodies
 from eventconsumer_spark.errors import CountMismatchError
 from eventconsumer_spark.input.capture import as_events, check_names
 from eventconsumer_spark.storage.abfs import AbfsFolder
 
 EVENT_SCHEMA = StructType.fromJson(delta_schema(COLUMNS))
-"""Columns of drained files, in their order."""
+"""The columns that each drained file has, in their order; see `event_schema`."""
 
 READER_BYTES = 32 * 1024**2
 """Approximate size of the rows that a task's reader holds, bytes."""
@@ -31,14 +32,22 @@ _MOST_ROWS = 4096  # Spark's default; with a million bytes per event it would be
 _COMPRESSION = 4  # Approximate ratio of the size of events to their size in files.
 
 
-def read_events(spark: SparkSession, manifest: BatchManifest, container: AbfsFolder) -> DataFrame:
-    """The events of a batch, one row each, columns as in `EVENT_SCHEMA`; files have no order.
+def event_schema(columns: Sequence[BodyColumn]) -> StructType:
+    """The columns of events: `EVENT_SCHEMA`, then those of bodies and `_error`, if there are some."""
+    return StructType.fromJson(delta_schema((*COLUMNS, *of_bodies(columns))))
+
+
+def read_events(
+    spark: SparkSession, manifest: BatchManifest, container: AbfsFolder, columns: Sequence[BodyColumn] = ()
+) -> DataFrame:
+    """The events of a batch, one row each, columns as in `event_schema`; files have no order.
 
     Raises:
         ManifestError: A file's name and the manifest name different partitions.
     """
+    schema = event_schema(columns)
     if not manifest.files:
-        return spark.createDataFrame([], EVENT_SCHEMA)
+        return spark.createDataFrame([], schema)
     paths = [container.child(file.path) for file in manifest.files]
     if manifest.format is FileFormat.AVRO:
         check_names(manifest.files)
@@ -46,7 +55,7 @@ def read_events(spark: SparkSession, manifest: BatchManifest, container: AbfsFol
     if spark.conf.get(_READER_ROWS) in {str(_MOST_ROWS), spark.conf.get(_OUR_ROWS, "")}:
         for key in (_READER_ROWS, _OUR_ROWS):
             spark.conf.set(key, rows_at_a_time(manifest.files))
-    return spark.read.schema(EVENT_SCHEMA).parquet(*paths)
+    return spark.read.schema(schema).parquet(*paths)
 
 
 def rows_at_a_time(files: Sequence[BatchFile]) -> int:

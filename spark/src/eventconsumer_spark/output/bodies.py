@@ -1,4 +1,6 @@
-"""Decodes bodies of events: unchanged, text, or JSON (Avro: avro.py); and separates events that do not match.
+"""Decodes bodies of events: unchanged, text, JSON (Avro: avro.py), or the columns that hosts made of them.
+
+Events that do not match are separated.
 
 Invariant: every event is in exactly one of the two results of `split`, also if its body does not match
 `spark.output.body`. An event without a body has none in the output either: null matches every type.
@@ -14,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from eventconsumer_api.spec.spark import Body, BodyType
 from eventconsumer_api.wire.capture import UNDECODED
+from eventconsumer_api.wire.file_columns import ERROR
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.output.json_columns import Columns, document, is_whole, lone_surrogate, new_end, valid
 
@@ -33,7 +36,7 @@ class Split:
     """Events with decoded bodies, and events whose bodies do not match."""
 
     fitting: DataFrame
-    """All columns of the events, with `body` decoded."""
+    """All columns of the events, with `body` decoded, or the columns of the body instead."""
     unfit: DataFrame | None
     """File, partition, sequence number, enqueued time, original body, and cause; None: every body matches."""
 
@@ -70,6 +73,20 @@ def split(events: DataFrame, body: Body) -> Split:
     marked = _observed(marked.withColumn(_PARSED, parsed).drop(_CAUSE, _DOCUMENT, _FIELDS, _KINDS, _VALUES))
     value, cause = F.when(F.col("body").isNotNull(), F.col(_PARSED)["value"]), F.col(_PARSED)["cause"]
     return separate(marked, cause.isNull(), value, cause, events.columns)
+
+
+def columns_of_files(events: DataFrame) -> Split:
+    """The columns that hosts made of the bodies, without the bodies; an event with an error does not match.
+
+    Raises:
+        ConfigurationError: There are none.
+    """
+    if ERROR.name not in events.columns:
+        raise ConfigurationError(
+            "spec.spark.output.body.columns: FromSink needs columns in the files: set spec.sink.body, or remove it"
+        )
+    error = F.col(ERROR.name)
+    return separate(events, error.isNull(), None, error, [name for name in events.columns if name != ERROR.name])
 
 
 def separate(

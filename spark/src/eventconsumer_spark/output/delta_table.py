@@ -75,6 +75,8 @@ def append(
     transaction: Transaction,
     note: Mapping[str, Any],
     partition_by: Sequence[str] = (),
+    *,
+    bounded: Sequence[str] = (),
 ) -> Appended:
     """Add the rows of a batch, unless they are in the table.
 
@@ -84,6 +86,7 @@ def append(
         transaction: Transaction of this batch.
         note: Kept in the table's history with the append; the note of an earlier attempt is returned.
         partition_by: Partition columns of a new table.
+        bounded: Columns of bodies that have statistics in a new table.
 
     Raises:
         ConfigurationError: The table has other columns or partitions.
@@ -93,7 +96,7 @@ def append(
     writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
     writer = writer.option("txnAppId", transaction.application).option("txnVersion", transaction.number)
     writer = writer.option("userMetadata", json.dumps(own | dict(note)))
-    writer = writer.option("parquet.block.size", ROW_GROUP_BYTES).options(**_properties(frame.columns))
+    writer = writer.option("parquet.block.size", ROW_GROUP_BYTES).options(**_properties(frame.columns, bounded))
     if partition_by:
         writer = writer.partitionBy(*partition_by)
     for tries in range(1, _TRIES + 1):
@@ -155,7 +158,14 @@ def merge(frame: DataFrame, table: str, transaction: Transaction, note: Mapping[
     return _find(spark, table, own)
 
 
-def create(spark: SparkSession, table: str, schema: StructType, partition_by: Sequence[str] = ()) -> None:
+def create(
+    spark: SparkSession,
+    table: str,
+    schema: StructType,
+    partition_by: Sequence[str] = (),
+    *,
+    bounded: Sequence[str] = (),
+) -> None:
     """Create an empty table if it is missing.
 
     `DeltaTable.createIfNotExists` refuses a folder with other files (DELTA_MISSING_DELTA_TABLE), and this folder
@@ -166,8 +176,10 @@ def create(spark: SparkSession, table: str, schema: StructType, partition_by: Se
         table: URI of the table.
         schema: Its columns.
         partition_by: Its partition columns.
+        bounded: As in `append`.
     """
-    writer = spark.createDataFrame([], schema).write.format("delta").mode("ignore").options(**_properties(schema.names))
+    writer = spark.createDataFrame([], schema).write.format("delta").mode("ignore")
+    writer = writer.options(**_properties(schema.names, bounded))
     if partition_by:
         writer = writer.partitionBy(*partition_by)
     writer.save(table)
@@ -249,9 +261,9 @@ def _own(transaction: Transaction) -> dict[str, Any]:
     return {"transaction": transaction.application, "batch": transaction.number}
 
 
-def _properties(columns: Sequence[str]) -> dict[str, str]:
+def _properties(columns: Sequence[str], bounded: Sequence[str] = ()) -> dict[str, str]:
     """For a new table only. The log needs no minima and maxima of bodies and properties."""
-    counted = [name for name in _STATISTICS if name in columns]
+    counted = [name for name in (*_STATISTICS, *bounded) if name in columns]
     return {"delta.dataSkippingStatsColumns": ",".join(counted)} if counted else {}
 
 

@@ -15,6 +15,7 @@ OWN: dict[str, Any] = {"handler": "a:B", "image": "shop:1"}
 REPLACE: dict[str, Any] = OWN | {"handlerMode": "Replace"}
 NO_SPARK = {"enabled": False}
 OUTPUT = {"path": "abfss://out@shop.dfs.core.windows.net/orders"}
+FLAT = OUTPUT | {"body": {"columns": "FromSink"}}
 SECRET_AT_REGISTRY = {"basicSecretRef": {"name": "s", "key": "k"}}
 REGISTRY = "https://shop.servicebus.windows.net"
 LONG_KEY = "a" * 400
@@ -217,6 +218,11 @@ BREAKS: dict[str, dict[str, Any]] = {
     "spark.output.body.times is for": spec(
         spark={"output": OUTPUT | {"body": {"type": "Json", "times": {"at": "EpochMillis"}}}}
     ),
+    "spark.output.body.columns: FromSink takes": spec(
+        spark={"output": OUTPUT | {"body": {"type": "Text", "columns": "FromSink"}}},
+        sink={"body": short("a DATE")},
+    ),
+    "spark.output.body.columns: FromSink needs": spec(spark={"output": FLAT}),
     "spark.output.body.times: keys have": spec(
         spark={"output": OUTPUT | {"body": {"type": "Json", "schema": "at TIMESTAMP", "times": {"a" * 257: "Iso8601"}}}}
     ),
@@ -342,6 +348,7 @@ REVERSED = [
     ),
     ("acknowledgedGapEvents", spec(acknowledgedGapEvents=-1)),
     ("sink.body: type: Json needs", spec(sink={"body": {"columns": column()["columns"]}})),
+    ("spark.output.body.columns: FromSink needs", spec(spark={"output": FLAT}, sink={"body": {"type": "Binary"}})),
     ("sink.body: type: Json needs", spec(sink={"body": {"type": "Binary", "schema": "a DATE"}})),
     ("sink.body.columns: BOOLEAN, ARRAY", columns({"name": "a", "type": "boolean", "statistics": True})),
     ("duplicate entries for key", columns({"name": "a", "type": "DATE"}, {"name": "a", "type": "BIGINT"})),
@@ -423,6 +430,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "the most columns": columns(
         *({"name": f"a{number:03}" + "x" * 124, "type": f"STRUCT<{'a' * 2000}: DATE>"} for number in range(200))
     ),
+    "columns of the files in the output": spec(spark={"output": FLAT}, sink={"body": short("a DATE")}),
     "columns in one text": spec(sink={"body": short(f"a STRING, b BIGINT NOT NULL, c {NESTED} not null, d DATE")}),
     "the column body alone": spec(sink={"body": {}}),
     "a key with a domain": pods(labels={"shop.example/team": "a"}, annotations={"kubernetes.io.example/x": "y"}),

@@ -34,6 +34,7 @@ from tests.unit.operator.worlds import (
 ENTRYPOINT = Path(__file__).parents[4] / "spark/entrypoint.sh"
 WITH_SPARK = SPEC | SPARK
 RESIDENT = spec_with("spark.idleTimeoutSeconds", 300, WITH_SPARK)
+REPROCESS = spec_with("spark.reprocess", {"name": "again", "from": 1, "to": 1}, WITH_SPARK)
 NAME = application_name(KEY, UID, 1, 1)
 
 
@@ -341,18 +342,26 @@ def test_python_and_java_of_driver_and_executors_use_the_proxy_but_not_for_the_a
     assert found["spark.hadoop.fs.azure.networking.library"] == "JDK_HTTP_URL_CONNECTION"
 
 
-def test_drivers_get_the_allowed_endpoints_of_storage() -> None:
-    def told(settings: Settings, spec: dict[str, Any]) -> BatchJob:
-        variables = {each["name"]: each.get("value") for each in driver(made(spec=spec, settings=settings))["env"]}
-        return BatchJob.model_validate_json(variables["EVENTCONSUMER_BATCH_JOB"] or "")
+def told(settings: Settings, spec: dict[str, Any]) -> BatchJob:
+    return BatchJob.model_validate(driver_job(made(spec=spec, settings=settings)))
 
+
+def test_drivers_get_the_allowed_endpoints_of_storage() -> None:
     own = replace(SETTINGS, storage_suffixes=("azure.example",))
     emulators = replace(SETTINGS, allow_insecure_endpoints=True)
-    reprocess = spec_with("spark.reprocess", {"name": "again", "from": 1, "to": 1}, WITH_SPARK)
-    for spec in (WITH_SPARK, reprocess):
+    for spec in (WITH_SPARK, REPROCESS):
         output = spec_with("spark.output.path", "abfss://out@shop.dfs.azure.example/orders", spec)
         assert told(own, output).storage_suffixes == ("azure.example",)
         assert not told(SETTINGS, spec).allow_insecure_endpoints and told(emulators, spec).allow_insecure_endpoints
+
+
+def test_drivers_get_the_columns_of_bodies() -> None:
+    for spec in (WITH_SPARK, REPROCESS):
+        assert told(SETTINGS, spec).columns == ()
+        body = {"type": "Json", "columns": [{"name": "cents", "type": "bigint", "path": "$['$(PATH)'].c"}]}
+        (column,) = told(SETTINGS, spec_with("sink.body", body, spec)).columns
+        assert (column.name, column.type) == ("cents", "long")
+        assert told(SETTINGS, spec_with("sink.body", {"type": "Binary"}, spec)).body is None
 
 
 def test_the_program_gets_the_path_of_its_manifest() -> None:
