@@ -94,7 +94,7 @@ async def asked(kinds: Sequence[str], session: Session, folder: Path) -> Outcome
     return Refused(f"limits of answers: {causes}; {repeated} more requests")
 
 
-@pytest.mark.long  # contract/test_limited_http.py has each limit
+@pytest.mark.long  # contract/api/shared/test_limited_http.py has each limit
 @pytest.mark.parametrize("kind", ["informational", "chunks", "behind"])
 async def test_answers_without_an_end_take_little_of_the_operator_and_nothing_of_other_hosts(
     kind: str, tmp_path: Path

@@ -170,13 +170,13 @@ def test_a_quota_that_refuses_the_driver_is_reported_until_it_allows_it(shop: Sp
 
 
 def test_batches_are_processed_again_into_an_output_of_their_own(shop: SparkShop) -> None:
-    shop.apply(mode="Local", replay={"name": "again", "from": 1, "to": 3})
-    replay = shop.until(
-        lambda: (shop.spark().get("replay") or {}).get("state") == "Succeeded" and shop.spark()["replay"],
-        "the replay succeeds",
+    shop.apply(mode="Local", reprocess={"name": "again", "from": 1, "to": 3})
+    reprocess = shop.until(
+        lambda: (shop.spark().get("reprocess") or {}).get("state") == "Succeeded" and shop.spark()["reprocess"],
+        "reprocessing succeeds",
     )
-    again = shop.rows("_replays/again")
-    assert (replay["batches"], replay["rows"]) == (3, len(again)), replay
+    again = shop.rows("_reprocess/again")
+    assert (reprocess["batches"], reprocess["rows"]) == (3, len(again)), reprocess
     assert again == sorted(set(again)) and len(again) >= WAVE
     assert shop.rows() == list(range(shop.sent))
 

@@ -250,7 +250,7 @@ def test_with_policy_handler_a_killed_host_continues_at_the_checkpoint_of_the_ha
         assert [blob.name for blob in container.list_blobs("shop/orders/segment=")] == []
 
 
-@pytest.mark.long  # unit/processor/handler/test_handling.py and test_pump_handler.py
+@pytest.mark.long  # unit/host: handler/test_handling.py and partition/test_pump_handler.py
 def test_a_dead_letter_that_is_redriven_reaches_the_corrected_handler_although_hosts_are_killed(
     consumer: MakeConsumer, notes: Path
 ) -> None:

@@ -91,7 +91,7 @@ def shared(consumer: MakeConsumer) -> Iterator[Shared]:
         yield Shared(orders, container)
 
 
-@pytest.mark.long  # contract/processor/lease and test_identity.py have its leases
+@pytest.mark.long  # contract/host/lease and test_identity.py have its leases
 def test_partitions_pass_between_a_legacy_host_and_ours_in_both_directions(shared: Shared) -> None:
     orders = shared.consumer
     legacy = shared.host("legacy-0")

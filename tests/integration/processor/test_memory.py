@@ -25,7 +25,7 @@ def memory(host: HostProcess, kind: str) -> int:
     return int(found[1]) * 1024
 
 
-@pytest.mark.long  # faults/test_storage.py has a host's memory, unit/processor/partition/test_memory.py what it counts
+@pytest.mark.long  # faults/test_storage.py has a host's memory, unit/host/partition/test_memory.py what it counts
 @pytest.mark.parametrize("arriving", [True, False], ids=["arriving", "waiting"])
 def test_largest_events_on_32_partitions(consumer: MakeConsumer, arriving: bool) -> None:
     orders = consumer(

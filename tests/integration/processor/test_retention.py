@@ -43,7 +43,7 @@ def cursor(orders: Consumer) -> dict[str, Any]:
         return found
 
 
-@pytest.mark.long  # simulation: R1 to R3
+@pytest.mark.long  # the simulation checks its rules
 def test_leading_hosts_that_are_killed_while_they_remove_files_leave_a_clean_chain(
     consumer: MakeConsumer, azurite: AzuriteProcess
 ) -> None:

@@ -93,7 +93,7 @@ def wait_settled(consumer: Consumer, fair: Callable[[], bool]) -> dict[str, str]
     return last
 
 
-@pytest.mark.long  # contract/processor/lease has the SDK's leases, simulation their balance
+@pytest.mark.long  # contract/host/lease has the SDK's leases, simulation their balance
 def test_partitions_are_shared_fairly_and_each_event_of_ours_is_in_one_file(
     consumer: MakeConsumer, sdk: StartSdk
 ) -> None:

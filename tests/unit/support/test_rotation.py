@@ -33,6 +33,17 @@ def test_every_path_of_a_group_has_long_tests() -> None:
         assert any(LONG.search(file.read_text()) for file in files), path
 
 
+def test_a_comment_beside_the_mark_names_tests_that_exist() -> None:
+    comments = [
+        (file, comment)
+        for file in ROOT.glob("tests/**/test_*.py")
+        for comment in re.findall(r"mark\.long.*  # (.*)", file.read_text())
+    ]
+    named = [(file, path) for file, comment in comments for path in re.findall(r"\w+/[\w/.]+|test_\w+\.py", comment)]
+    assert len(named) > 10
+    assert [(file, path) for file, path in named if not any(ROOT.glob(f"tests/**/{path}"))] == []
+
+
 def test_ci_chooses_by_the_commit_among_green_groups_that_fit() -> None:
     long = GREEN._replace(minutes=10.5)
     greens = dict.fromkeys(["advisories", "fuzz", "java", "a group that was removed", "mutants"], GREEN) | {
