@@ -28,7 +28,7 @@ ITEMS = {
 ADDED = (
     Column("subject", "string", "Added.", system_property="subject", statistics=True, replaceable=True),
     Column("items", ITEMS, "Nested."),
-    Column("body_size", "long", "Derived.", system_property="body-size"),
+    Column("length", "long", "Derived.", system_property="x-length"),
 )
 
 
@@ -50,7 +50,7 @@ def made() -> Mapping[str, Any]:
     from eventconsumer_host.table.delta import new_table
     from eventconsumer_spark import EVENT_SCHEMA
 
-    DERIVED["body_size"] = lambda columns: pc.binary_length(columns["body"]).cast(pa.int64())
+    DERIVED["length"] = lambda columns: pc.binary_length(columns["body"]).cast(pa.int64())
     rows = EventRows([7], ["70"], [0], ["key"], [b"x"], FlatMap([0]), FlatMap([0]), [None], [None], [None])
     values = columns_of(rows) | {"subject": ["s"], "items": [[{"sku": "a", "price": None}]]}
     batch = EventBatch.of_columns(values)
@@ -62,7 +62,7 @@ def made() -> Mapping[str, Any]:
     metadata = json.loads(new_table("id", datetime.now(UTC)).splitlines()[2])["metaData"]
     return {
         "parquet": {name: str(table.schema.field(name).type) for name in table.column_names},
-        "handled": table.select(["subject", "items", "body_size"]).to_pylist()[0],
+        "handled": table.select(["subject", "items", "length"]).to_pylist()[0],
         "avro": record["SystemProperties"],
         "delta": [field["name"] for field in json.loads(metadata["schemaString"])["fields"]],
         "bounds": metadata["configuration"]["delta.dataSkippingStatsColumns"],

@@ -37,8 +37,8 @@ def test_a_column_that_is_added_to_the_table_is_everywhere() -> None:
     assert made["parquet"]["subject"] == made["spark"]["subject"] == "string"
     assert made["parquet"]["items"] == "list<element: struct<sku: string, price: decimal128(10, 2)>>"
     assert made["spark"]["items"] == "array<struct<sku:string,price:decimal(10,2)>>"
-    assert made["handled"] == {"subject": "new", "items": [{"sku": "a", "price": None}], "body_size": 6}
-    assert (made["avro"]["subject"], made["avro"]["body-size"]) == ("s", 1)
+    assert made["handled"] == {"subject": "new", "items": [{"sku": "a", "price": None}], "length": 6}
+    assert (made["avro"]["subject"], made["avro"]["x-length"]) == ("s", 1)
     assert made["bounds"] == "sequence_number,enqueued_time,partition_id,subject"
     rows = made["page"].splitlines()
     assert "| `subject` | `STRING` | `subject` in `SystemProperties`, string | yes | yes | Added. |" in rows
@@ -63,7 +63,7 @@ def test_a_type_without_a_counterpart_is_refused(kind: str) -> None:
 def test_each_column_has_values() -> None:
     assert set(batch.COLUMNS.names) == columns_of(EventRows()).keys() | DERIVED.keys(), (
         "give the values of the column: if they follow from those of other columns, in `DERIVED` of source/batch.py; "
-        "else in `EventRows`, `columns_of`, and what decodes (source/columns.py, amqp/decode.py, processor_image/decoder)"
+        "else in `EventRows`, `columns_of` and the decoders (source/columns.py, amqp/decode.py, the crate decoder)"
     )
 
 
