@@ -41,7 +41,7 @@ def main() -> None:
             f"Event Hub {HUB} with {options.partitions} partitions; files in container {consumer.drained}, leases in "
             f"{consumer.leases} of {azurite.url}\nstart a host:\n"
             f"  EVENTCONSUMER_CONFIG={file} EVENTCONSUMER_PORT=8000 POD_NAME=orders-host-0 "
-            "python -m eventconsumer_tools",
+            ".venv/bin/python -m eventconsumer_tools",
             flush=True,
         )
         sent = 0

@@ -28,6 +28,7 @@ ITEMS = {
 ADDED = (
     Column("subject", "string", "Added.", system_property="subject", statistics=True, replaceable=True),
     Column("items", ITEMS, "Nested."),
+    Column("length", "long", "Derived.", system_property="x-length"),
 )
 
 
@@ -37,21 +38,23 @@ def made() -> Mapping[str, Any]:
 
     import fastavro
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     from docs.generate.columns import page
     from eventconsumer_api.v1alpha1 import HandlerMode
     from eventconsumer_host.handler.rows import rows_of
     from eventconsumer_host.sink import avro, parquet
-    from eventconsumer_host.source.batch import EventBatch, columns_of
+    from eventconsumer_host.source.batch import DERIVED, EventBatch, columns_of
     from eventconsumer_host.source.rows import EventRows, FlatMap
     from eventconsumer_host.table.delta import new_table
     from eventconsumer_spark import EVENT_SCHEMA
 
+    DERIVED["length"] = lambda columns: pc.binary_length(columns["body"]).cast(pa.int64())
     rows = EventRows([7], ["70"], [0], ["key"], [b"x"], FlatMap([0]), FlatMap([0]), [None], [None], [None])
     values = columns_of(rows) | {"subject": ["s"], "items": [[{"sku": "a", "price": None}]]}
     batch = EventBatch.of_columns(values)
-    changed = pa.table({"sequence_number": pa.array([7], pa.int64()), "subject": pa.array(["new"])})
+    changed = pa.table({"sequence_number": pa.array([7], pa.int64()), "subject": ["new"], "body": [b"longer"]})
     handled = rows_of(changed, batch, HandlerMode.TRANSFORM)
     assert handled is not None
     table = pq.read_table(pa.BufferReader(b"".join(parquet.encode([handled], "0", {}))))
@@ -59,8 +62,8 @@ def made() -> Mapping[str, Any]:
     metadata = json.loads(new_table("id", datetime.now(UTC)).splitlines()[2])["metaData"]
     return {
         "parquet": {name: str(table.schema.field(name).type) for name in table.column_names},
-        "handled": table.select(["subject", "items"]).to_pylist()[0],
-        "avro": record["SystemProperties"]["subject"],
+        "handled": table.select(["subject", "items", "length"]).to_pylist()[0],
+        "avro": record["SystemProperties"],
         "delta": [field["name"] for field in json.loads(metadata["schemaString"])["fields"]],
         "bounds": metadata["configuration"]["delta.dataSkippingStatsColumns"],
         "spark": {field.name: field.dataType.simpleString() for field in EVENT_SCHEMA},

@@ -14,6 +14,9 @@ from eventconsumer_api.wire.file_columns import COLUMNS, Column, delta_schema
 from eventconsumer_audit import deep
 from eventconsumer_host.handler.api import Event
 from eventconsumer_host.handler.deadletter import Letter
+from eventconsumer_host.source import batch
+from eventconsumer_host.source.batch import DERIVED, columns_of
+from eventconsumer_host.source.rows import EventRows
 from eventconsumer_host.source.schema import arrow_schema
 from tests.unit.api.added_columns import ADDED, ITEMS
 
@@ -34,8 +37,8 @@ def test_a_column_that_is_added_to_the_table_is_everywhere() -> None:
     assert made["parquet"]["subject"] == made["spark"]["subject"] == "string"
     assert made["parquet"]["items"] == "list<element: struct<sku: string, price: decimal128(10, 2)>>"
     assert made["spark"]["items"] == "array<struct<sku:string,price:decimal(10,2)>>"
-    assert made["handled"] == {"subject": "new", "items": [{"sku": "a", "price": None}]}
-    assert made["avro"] == "s"
+    assert made["handled"] == {"subject": "new", "items": [{"sku": "a", "price": None}], "length": 6}
+    assert (made["avro"]["subject"], made["avro"]["x-length"]) == ("s", 1)
     assert made["bounds"] == "sequence_number,enqueued_time,partition_id,subject"
     rows = made["page"].splitlines()
     assert "| `subject` | `STRING` | `subject` in `SystemProperties`, string | yes | yes | Added. |" in rows
@@ -57,16 +60,25 @@ def test_a_type_without_a_counterpart_is_refused(kind: str) -> None:
         arrow_schema([Column("c", kind, "")])
 
 
+def test_each_column_has_values() -> None:
+    assert set(batch.COLUMNS.names) == columns_of(EventRows()).keys() | DERIVED.keys(), (
+        "give the values of the column: if they follow from those of other columns, in `DERIVED` of source/batch.py; "
+        "else in `EventRows`, `columns_of` and the decoders (source/columns.py, amqp/decode.py, the crate decoder)"
+    )
+
+
 def test_avro_files_have_each_column_but_for_the_partition_in_their_name() -> None:
     fields = [field["name"] for field in json.loads(AVRO_SCHEMA)["fields"]]
     assert sorted(each.avro_field for each in COLUMNS if each.avro_field) == sorted(fields)
-    assert [each.name for each in COLUMNS if not each.avro_field and not each.system_property] == ["partition_id"]
+    assert [each.name for each in COLUMNS if not each.avro_field and not each.system_property] == ["partition_id"], (
+        "give the column a `system_property`: the key of its value in Avro files"
+    )
     assert {str(each.type) for each in own_properties(COLUMNS).values()} <= PROPERTY_TYPES.keys()
 
 
 @pytest.mark.parametrize("names", [{each.name for each in fields(Event)}, Letter.model_fields.keys()])
 def test_handlers_and_dead_letters_have_each_column(names: set[str]) -> None:
-    missing = {each.name for each in COLUMNS} - names - {"partition_id"}  # in the context of the handler
+    missing = {each.name for each in COLUMNS} - names - DERIVED.keys() - {"partition_id"}  # in the handler's context
     assert not missing, "add the column to `Event` and `Batch` (handler/api.py) and to `Letter` (handler/deadletter.py)"
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_api.wire import file_columns
-from eventconsumer_host.source.batch import COLUMNS, KINDS, EventBatch
+from eventconsumer_host.source.batch import COLUMNS, DERIVED, KINDS, EventBatch
 from eventconsumer_host.source.rows import Kind
 
 NUMBER = "sequence_number"
@@ -136,7 +136,7 @@ def _applied(events: EventBatch, kept: npt.NDArray[np.int64], changed: Mapping[s
     def own(name: str) -> pa.Array:
         return events.columns.column(name).take(kept_rows)
 
-    columns = {name: changed[name] if name in changed else own(name) for name in COLUMNS.names if name != "size"}
+    columns = {name: changed[name] if name in changed else own(name) for name in COLUMNS.names if name not in DERIVED}
     for name in KINDS.keys() & changed.keys():
         columns[KINDS[name]] = _kinds(changed[name], own(name), columns[KINDS[name]])
     return EventBatch.of_columns(columns, events.last_enqueued)

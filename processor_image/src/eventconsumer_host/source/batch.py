@@ -5,7 +5,7 @@ for every receiver, and a slice shares the memory of its batch. Code that needs 
 deliver an event again; `rising` and `after` drop the repeated events.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,16 +64,17 @@ class EventBatch:
         """Create a batch from columns.
 
         Args:
-            values: An array, no slice of another one, or a list for each column; the size may be absent.
+            values: An array, no slice of another one, or a list for each column; those in `DERIVED` may be absent.
             last_enqueued: Runtime metrics.
         """
-        fields = (field for field in COLUMNS if field.name != "size" or "size" in values)
+        fields = (field for field in COLUMNS if field.name in values or field.name not in DERIVED)
         arrays = {
             field.name: column if isinstance(column := values[field.name], pa.Array) else pa.array(column, field.type)
             for field in fields
         }
-        arrays.setdefault("size", sizes_of(arrays))
-        return cls(pa.RecordBatch.from_arrays(list(arrays.values()), schema=COLUMNS), last_enqueued)
+        for name in DERIVED.keys() - arrays.keys():
+            arrays[name] = DERIVED[name](arrays)
+        return cls(pa.RecordBatch.from_arrays([arrays[name] for name in COLUMNS.names], schema=COLUMNS), last_enqueued)
 
     @classmethod
     def joined(cls, batches: "Sequence[EventBatch]") -> "EventBatch":
@@ -224,6 +225,10 @@ def sizes_of(columns: Mapping[str, pa.Array]) -> pa.Int64Array:
         for texts in (maps.keys, maps.items):
             sizes += np.diff(_ends(texts)[at])
     return pa.array(sizes, pa.int64())
+
+
+DERIVED: dict[str, Callable[[Mapping[str, pa.Array]], pa.Array]] = {"size": sizes_of}
+"""Column -> its values, from those that sources and handlers give: these columns do not have to be given."""
 
 
 def _ends(column: pa.Array) -> npt.NDArray[np.int64]:
