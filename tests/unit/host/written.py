@@ -6,6 +6,7 @@
 import io
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 from azure.eventhub._pyamqp.message import Properties
 
 from eventconsumer_host.sink import avro, parquet
-from eventconsumer_host.sink.slots import EnqueuedRange, Slot
+from eventconsumer_host.sink.slots import Draft, EnqueuedRange, Slot
 from eventconsumer_host.source import sdk
 from eventconsumer_host.source.batch import EventBatch
 from eventconsumer_host.source.columns import to_batch
@@ -62,6 +63,13 @@ def parquet_schema() -> bytes:
     return _text(schema.strip(), *_fields(file.schema_arrow), metadata, *encodings)
 
 
+def facts() -> bytes:
+    """The metadata of files: what each has, and all that one can have."""
+    least = Draft(7, 7, 8, 2, 1, "host", "nonce", "800", NOON)
+    most = replace(least, gap="3-6", chain="chain", enqueued=EnqueuedRange(NOON, NOON), dropped=1)
+    return _text(*(json.dumps(each.metadata(), indent=1) for each in (least, most)))
+
+
 def created() -> bytes:
     """Version 0 of the table's log."""
     return new_table("5fba94ed-9794-4965-ba6e-6ee3c0d22af9", NOON)
@@ -98,6 +106,7 @@ def _text(*lines: str) -> bytes:
 DOCUMENTS: Mapping[str, Callable[[], bytes]] = {
     "parquet-schema.txt": parquet_schema,
     "events.avro": avro_file,
+    "facts.txt": facts,
     "delta-0.json": created,
     "delta-1.json": registered,
     "delta-checkpoint.txt": checkpoint,
