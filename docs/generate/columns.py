@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from eventconsumer_api.spec.column_types import DeltaType
 from eventconsumer_api.wire.capture import AVRO_SCHEMA, PROPERTY_TYPES
-from eventconsumer_api.wire.file_columns import COLUMNS, Column
+from eventconsumer_api.wire.file_columns import COLUMNS, ERROR, Column
 
 HEAD = """\
 # Columns of a drained file
@@ -17,7 +17,10 @@ also where the files are Avro. The columns are stable within a major version: re
 | column | type | in Avro files | statistics | handler | meaning |
 |---|---|---|---|---|---|
 """
-TAIL = """
+TAIL = f"""
+With [columns of bodies](../concepts/columns.md), Parquet files and the table have those behind these columns, and at
+the end `{ERROR.name}` (STRING): {ERROR.doc}
+
 **Type**: the type in SQL, as in Delta tables and Spark. A time in a Parquet file is in microseconds, UTC.
 
 **In Avro files**: their schema is that of Event Hubs Capture. A column that is not one of its fields is an entry of

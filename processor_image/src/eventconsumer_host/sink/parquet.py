@@ -74,8 +74,11 @@ def _rows_at_a_time(batches: Sequence[EventBatch]) -> int:
 
 def _encodings(batches: Sequence[EventBatch], bodies: pa.Schema) -> tuple[list[str], list[str]]:
     """The values of columns of bodies that get a dictionary, and those that are written as differences: their paths."""
-    first = next((batch.typed for batch in batches if batch.typed is not None), None)
-    sample = bodies.empty_table() if first is None else pa.Table.from_batches([first.slice(0, SAMPLED_ROWS)])
+    sample = bodies.empty_table()
+    for batch in batches if bodies.names else ():
+        if sample.num_rows < SAMPLED_ROWS and batch.typed is not None:
+            part = batch.typed.slice(0, SAMPLED_ROWS - sample.num_rows)
+            sample = pa.concat_tables([sample, pa.Table.from_batches([part])])
     dictionaries, deltas = list[str](), list[str]()
     for name in bodies.names:
         for path, values in _leaves(name, sample.column(name).combine_chunks()):
