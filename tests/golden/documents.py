@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from eventconsumer_api.shared.model import FIRST_VERSION, Since
 from eventconsumer_api.wire.batch import BatchClaim, BatchCommit, BatchJob, BatchManifest, RegistryCheck
+from eventconsumer_api.wire.columns_record import ColumnsRecord
 from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_api.wire.fleet import FleetMessage
 from eventconsumer_api.wire.host_config import HostConfig
@@ -41,6 +42,7 @@ DOCUMENTS: tuple[type[WireDocument], ...] = (
     BatchManifest,
     BatchReplayTotals,
     ChainRecord,
+    ColumnsRecord,
     Decoding,
     FleetMessage,
     Genesis,

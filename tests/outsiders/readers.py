@@ -68,13 +68,19 @@ def place(stage: Stage, container: str, where: str) -> Place:
     return Place(container, stage.local if where == "local" else None, stage.azurite)
 
 
-def duck(place: Place) -> duckdb.DuckDBPyConnection:
+def duck_with(*extensions: str) -> duckdb.DuckDBPyConnection:
     """A connection without a network: its extensions are those of the pinned packages."""
     made = duckdb.connect(config={"autoinstall_known_extensions": False, "autoload_known_extensions": False})
     site = Path(duckdb.__file__).parents[1]
-    for name in ("avro", "azure", "delta"):
+    for name in extensions:
         made.execute(f"LOAD '{site}/duckdb_extension_{name}/extensions/v{duckdb.__version__}/{name}.duckdb_extension'")
     made.execute("SET TimeZone = 'UTC'")
+    return made
+
+
+def duck(place: Place) -> duckdb.DuckDBPyConnection:
+    """A connection that reads the storage of a place."""
+    made = duck_with("avro", "azure", "delta")
     made.execute(f"CREATE SECRET (TYPE azure, CONNECTION_STRING '{place.azurite.connection_string}')")
     return made
 

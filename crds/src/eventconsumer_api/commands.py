@@ -274,6 +274,7 @@ CHECK = Command(
 )
 
 GROUPS = {
+    "columns": "Columns that hosts make of bodies (spec.sink.body).",
     "checkpoint": "Show, move, save and restore checkpoints. Suspend the consumer before you change them.",
     "hub": "Continue after a forced failover, with a new Event Hub of that name, or at another starting position.",
     "deadletters": "Events that the handler could not process: see them, pass them to the handler again, or drop them.",
@@ -299,6 +300,14 @@ COMMANDS = (
         Area.LOOK,
         "Query the Event Hub for the number of events of each partition that are in no file. Read-only.",
         {0: "success", 3: "hub or storage does not answer"},
+    ),
+    Command(
+        "columns infer",
+        Area.LOOK,
+        "Propose spec.sink.body for the events in the newest file of each partition. Read-only.\n\nThe types are the "
+        "narrowest ones that take all values exactly. Shows how many events fit, and which do not; never a value.",
+        _READ,
+        (_PARTITIONS, Option("--events", "Number of events to read.", int, 1000, least=1)),
     ),
     AUDIT,
     CERTIFY,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from typing import Any
 
+from eventconsumer_audit.bodycolumns import BadColumns, BodyColumns
 from eventconsumer_audit.codes import Code
 from eventconsumer_audit.container import FILE_MAX_BYTES, Container
 from eventconsumer_audit.names import Gap, SlotFacts
@@ -49,8 +50,11 @@ Report = Callable[[Code, str], None]
 class DeepReader:
     """Checks files in the background; `check` waits while too many are in progress."""
 
-    def __init__(self, container: Container, done: Callable[[int], None], confined: Confined | None = None) -> None:
+    def __init__(
+        self, container: Container, root: str, done: Callable[[int], None], confined: Confined | None = None
+    ) -> None:
         self._container = container
+        self._bodies = BodyColumns(container, root)
         self._confined = confined or Reader(children=CHILDREN, keep=True)
         self._done = done
         self._room = asyncio.Condition()
@@ -163,13 +167,17 @@ class DeepReader:
         """What is wrong with the rows of a file."""
         rows, facts = Rows(slot), dict[str, Any]()
         avro = name.endswith(".avro")
+        try:
+            columns = [*COLUMNS, *await self._bodies.names(slot.columns)]
+        except BadColumns as error:
+            return [(Code.FACTS_WRONG, str(error))]
         keys = [f"eventconsumer.{key}" for key in (*_FACTS, "dropped")]
         running = self._confined.run(
             f"eventconsumer_audit.{'avrorows' if avro else 'parquetrows'}:numbers",
             [source],
             most=8 * min(slot.count + 10_000, ROWS_MAX),  # a few more rows are counted, for the message
             done=facts.update,
-            arguments={} if avro else {"columns": COLUMNS, "keys": keys, "partition": partition},
+            arguments={} if avro else {"columns": columns, "keys": keys, "partition": partition},
         )
         async with aclosing(running) as pieces:
             async for piece in pieces:

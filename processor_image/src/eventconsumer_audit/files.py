@@ -91,7 +91,7 @@ class FileWalk:
         Raises:
             StorageError: A request failed.
         """
-        reader = DeepReader(self._container, progress.read, self._confined) if deep else None
+        reader = DeepReader(self._container, self._root, progress.read, self._confined) if deep else None
         try:
             async for info in self._container.walk(self._root):
                 self.blobs += 1

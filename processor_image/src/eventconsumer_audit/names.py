@@ -35,7 +35,17 @@ _OWN_FOLDERS = (
     "_replays/",
     "_segments/",
 )
-_SINGLE = frozenset({"_chain.json", "_leader", "_notices.json", "_replay.json", "_retention.json", "_watermark.json"})
+_SINGLE = frozenset(
+    {
+        "_chain.json",
+        "_columns.json",
+        "_leader",
+        "_notices.json",
+        "_replay.json",
+        "_retention.json",
+        "_watermark.json",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +77,10 @@ class CaptureName:
 class Known:
     """A blob of the consumer that is read separately, or not audited here.
 
-    Genesis, manifest, commit, claim of an attempt, records of chain and segments, the leader's lease, the watermark,
-    the cursors of notices and of retention; requests to pass dead letters again, and records of dropped ones; commits
-    and claims of reprocessing; all blobs of a replay, which is audited under its own prefix; and the log of a table.
+    Genesis, manifest, commit, claim of an attempt, records of chain, segments and columns, the leader's lease, the
+    watermark, the cursors of notices and of retention; requests to pass dead letters again, and records of dropped
+    ones; commits and claims of reprocessing; all blobs of a replay, which is audited under its own prefix; and the log
+    of a table.
     """
 
 
@@ -175,6 +186,7 @@ class SlotFacts:
     chain: str = ""  # identity of the chain; empty: absent
     earliest: datetime | None = None  # enqueued time of the earliest row; None: no rows, or written by an old version
     dropped: int = 0  # events that the handler dropped
+    columns: str = ""  # of bodies, in the file: see `bodycolumns`
 
 
 class BadFacts(Exception):  # noqa: N818 - the name describes the state
@@ -222,6 +234,7 @@ def facts(name: str, start: int, size: int, etag: str, metadata: Mapping[str, st
             chain=values.get("chain", ""),
             earliest=_aware(values["min_enqueued_time"]) if "min_enqueued_time" in values else None,
             dropped=int(values.get("dropped", 0)),
+            columns=values.get("columns", ""),
         )
     except KeyError as error:
         raise BadFacts(f"metadata {error.args[0]} is missing") from None

@@ -7,11 +7,13 @@ created.
 from collections.abc import Iterable, Sequence
 
 from eventconsumer_api.errors import Blocked, EventConsumerError
+from eventconsumer_api.spec.column_types import type_text
 from eventconsumer_api.spec.conditions import Reason
 from eventconsumer_api.v1alpha1 import HubTransport
 from eventconsumer_api.wire.host_config import BlobContainer, HostConfig, HubConfig, ResourceRef
 from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_api.wire.identity import EventMark, HubName, LeaseRecord
+from eventconsumer_host.body.record import RefusedColumn
 from eventconsumer_host.errors import (
     ChainEnded,
     HubNotFound,
@@ -399,6 +401,19 @@ def undecoded(partition: str, count: int, newest: int) -> Problem:
         message=f"{count} events of partition {partition} could not be decoded since this host started, the newest is "
         f"{newest}: their body is the whole AMQP message, and a system property names the cause; correct "
         "their publisher",
+    )
+
+
+def columns_refused(refused: Sequence[RefusedColumn]) -> Problem:
+    """Other columns have the names of columns of bodies; not empty."""
+    why = "; ".join(
+        f"{each.column.name} {type_text(each.column.type)} is refused, because {each.cause}" for each in refused
+    )
+    return Problem(
+        field="spec.sink.body.columns",
+        reason=Reason.COLUMNS_REFUSED,
+        message=f"{why}. A column keeps its name and type for ever, because files are final: use another name. Files "
+        "are written without the refused columns; their values are in the body",
     )
 
 

@@ -121,6 +121,8 @@ def test_a_name_that_pods_and_services_cannot_have_is_refused(cluster: Cluster, 
 ACCOUNT = {"storageAccountUrl": "https://shop.blob.core.windows.net"}
 SHORT = {"type": "Json", "schema": "a DATE"}
 AT = {"name": "at", "type": "TIMESTAMP"}
+MANY = [{"name": f"a{number:03}" + "x" * 124, "type": f"STRUCT<{'a' * 2000}: DATE>"} for number in range(200)]
+LONG = ", ".join(f"a{number:03}{'x' * 90} DATE" for number in range(155))
 CHANGEABLE: dict[str, tuple[str, Any, Any]] = {
     "empty prefix is no prefix": ("sink.prefix", None, ""),
     "default group is no group": ("eventHub.consumerGroup", None, "$Default"),
@@ -150,6 +152,16 @@ CHANGEABLE: dict[str, tuple[str, Any, Any]] = {
                 {"name": "a", "type": "DECIMAL(9, 2)", "required": True, "statistics": True},
             ],
         },
+    ),
+    "the most columns": (
+        "sink.body",
+        {"type": "Json", "columns": MANY},
+        {"type": "Json", "columns": [each | {"required": True, "path": f"$.{each['name']}"} for each in MANY]},
+    ),
+    "the longest short form": (
+        "sink.body",
+        SHORT | {"schema": LONG},
+        SHORT | {"schema": f"{LONG}, {'b' * 128} STRUCT<{'f' * 100}: DATE>"},
     ),
     "a number as quantity": ("pods.resources.limits", None, {"cpu": 2}),
 }

@@ -97,13 +97,14 @@ class World:
         batched: bool = False,
         dropped: Sequence[int] = (),
         changes: Mapping[str, str] | None = None,
+        more: Sequence[str] = (),
     ) -> str:
-        """A Parquet file in its slot, and events that the handler dropped, with some metadata changed.
+        """A Parquet file in its slot, with more columns, and events that the handler dropped; some metadata changed.
 
         Returns:
             Its name below the prefix.
         """
-        data = parquet(partition, rows, epoch=epoch, dropped=dropped)
+        data = parquet(partition, rows, epoch=epoch, dropped=dropped, more=more)
         facts = metadata(rows, data, epoch, dropped) | dict(changes or {})
         name = self.slot(partition, start)
         etag = await self.put(name, data, **facts)
@@ -243,16 +244,21 @@ def _covered(rows: Sequence[int], dropped: Sequence[int]) -> dict[str, str]:
     return facts | ({"dropped": str(len(dropped))} if dropped else {})
 
 
-def parquet(partition: str, rows: Sequence[int], *, epoch: int = 1, dropped: Sequence[int] = ()) -> bytes:
-    """A file of these sequence numbers, and of events that the handler dropped."""
-    return _parquet(partition, tuple(rows), epoch, tuple(dropped))
+def parquet(
+    partition: str, rows: Sequence[int], *, epoch: int = 1, dropped: Sequence[int] = (), more: Sequence[str] = ()
+) -> bytes:
+    """A file of these sequence numbers, and of events that the handler dropped, with more columns."""
+    return _parquet(partition, tuple(rows), epoch, tuple(dropped), tuple(more))
 
 
 @cache
-def _parquet(partition: str, rows: tuple[int, ...], epoch: int, dropped: tuple[int, ...]) -> bytes:
+def _parquet(
+    partition: str, rows: tuple[int, ...], epoch: int, dropped: tuple[int, ...], more: tuple[str, ...]
+) -> bytes:
     columns = {field.name: pa.nulls(len(rows), field.type) for field in arrow_schema(COLUMNS)}
     columns["sequence_number"] = pa.array(rows, pa.int64())
     columns["partition_id"] = pa.array([partition] * len(rows), pa.string())
+    columns |= {name: pa.nulls(len(rows), pa.string()) for name in more}
     facts = _covered(rows, dropped) | {"epoch": str(epoch)}
     table = pa.table(columns).replace_schema_metadata({f"eventconsumer.{key}": facts[key] for key in facts})
     out = io.BytesIO()

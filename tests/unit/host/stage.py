@@ -1,17 +1,22 @@
 """A stage for pumps: fake hub, fake blobs, virtual time; files are read back from the fake."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_api.wire.identity import SegmentRecord
+from eventconsumer_host.body.parser import body_parser
+from eventconsumer_host.body.record import enter
+from eventconsumer_host.body.typed import TypedBodies
 from eventconsumer_host.lease.held import HeldLease
 from eventconsumer_host.lease.layouts import checkpoint_store
 from eventconsumer_host.metrics import Metrics
@@ -60,6 +65,7 @@ class Stage:
     sink: FakeBlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     metrics: Metrics = field(default_factory=Metrics)
     handler: Callable[[str], Handling] | None = None  # by partition, as in `PumpDependencies`
+    columns: Sequence[BodyColumn] = ()  # of bodies
     segments: list[SegmentRecord] = field(default_factory=list)  # of the chain; none: one whose segment is "era"
 
     @property
@@ -76,6 +82,9 @@ class Stage:
             info = replace(info, created_at=self.segments[-1].hub.created_at)
             encoder, chain_of = files_of(config, info, self.segments[-1], self.sink)
             chain = chain_of("0")
+        entered = await enter(self.sink, "p", self.columns)
+        if entered.columns:
+            encoder = partial(encode, columns=entered.columns)
         store = checkpoint_store(config, info, self.leases, virtual_clock)
         lease = (await store.list(["0"])).leases["0"]
         taken = await store.acquire(lease, owner)
@@ -92,6 +101,7 @@ class Stage:
             clock=virtual_clock,
             rng=Random(1),
             handler=self.handler,
+            bodies=TypedBodies(entered, body_parser(entered.columns).parse) if entered.columns else None,
         )
         pump = Pump(work, held, chain)
         return Running(pump, held, asyncio.create_task(pump.run()), asyncio.create_task(held.keeper.run()))

@@ -47,6 +47,7 @@ class Reason(StrEnum):
     LEASE_INVALID = "LeaseInvalid"  # a lease blob cannot be read, or names an owner that does not see the hosts
     CHAIN_INVALID = "ChainInvalid"  # another program changed or removed a file of the chain, or a record
     TABLE_INVALID = "TableInvalid"  # the log of the table is damaged, or the table needs another writer
+    COLUMNS_REFUSED = "ColumnsRefused"  # other columns have their names: files are written without these columns
     RETENTION_BLOCKED = "RetentionBlocked"  # files that are due cannot be removed
     NOTICES_FAILING = "NoticesFailing"  # the endpoint of notices refuses them, or does not respond
     HUB_DIVERGED = "HubDiverged"  # the hub has other events under sequence numbers that are in files

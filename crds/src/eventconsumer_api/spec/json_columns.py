@@ -126,17 +126,26 @@ LAST_MICROS = 253_402_300_799_999_999
 """9999-12-31T23:59:59.999999Z in microseconds since 1970."""
 
 DIGITS_MAX = 38
-"""Maximum number of digits of a number in a type that is exact, and of DECIMAL."""
+"""Maximum number of digits of a number in a type that is exact, a zero before the point apart; and of DECIMAL."""
 EXPONENT_DIGITS_MAX = 15
 """Maximum number of digits before the exponent of a number in a type that is exact, and in FLOAT."""
 EXPONENT_MAX = 99
-"""Maximum exponent there, above and below zero."""
+"""Maximum exponent there, above and below zero; it has no more digits."""
 DEPTH_MAX = 1000
 """Maximum depth of a document."""
 NUMBER_LENGTH_MAX = 1000
 """Maximum length of a number, characters."""
 NAME_LENGTH_MAX = 50_000
 """Maximum length of a name, characters."""
+
+VALUES_PER_BYTE_MAX, VALUES_MORE_MAX = 8, 1024
+"""Maximum number of values in the ARRAY and MAP columns of an event: for each byte of its body, and in addition.
+
+Each element counts once for each field of its type, because a field that is absent takes memory too: without this,
+1 MB of `{},` would make 20 million values of ARRAY<STRUCT<…>> with 60 fields.
+"""
+ERROR_BYTES_MAX = 512
+"""Maximum size of a text in the column `_error`, bytes."""
 
 _TIME = r"[T ]\d\d:\d\d:\d\d"
 _CLOCK = _TIME + r"(\.\d{1,6}0*)?"

@@ -6,15 +6,15 @@ folder are read as one table. The metadata of a slot names the columns of its fi
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
-from eventconsumer_api.shared.model import Report
+from eventconsumer_api.shared.model import Report, Since
 from eventconsumer_api.wire.document import WireDocument
 
 COLUMNS_MAX = 10_000  # of a record
@@ -24,14 +24,16 @@ _TEXT = re.compile(r"(?P<runs>\d{1,4}(?:-\d{1,4})?(?:,\d{1,4}(?:-\d{1,4})?)*)/(?
 class RecordedColumn(Report):
     """A column."""
 
-    name: str = Field(description="Its name; no other column has it, in any case.")
-    type: JsonValue = Field(description="Its type, as in the log of a Delta table.")
+    name: Annotated[str, Since("0.2.0")] = Field(description="Its name; no other column has it, in any case.")
+    type: Annotated[str, Since("0.2.0")] = Field(description="Its type, as `column_types.type_text` writes it.")
 
 
 class ColumnsRecord(WireDocument):
     """All columns of bodies in files below a prefix, the oldest first."""
 
-    columns: list[RecordedColumn] = Field(description="The columns; the place of each is its number, from 0.")
+    columns: Annotated[list[RecordedColumn], Since("0.2.0")] = Field(
+        description="The columns; the place of each is its number, from 0."
+    )
 
 
 def columns_name(prefix: str) -> str:
@@ -95,5 +97,5 @@ def _numbers(runs: str) -> Iterator[int]:
 
 
 def _digest(columns: Sequence[RecordedColumn]) -> str:
-    text = json.dumps([[each.name, each.type] for each in columns], sort_keys=True, separators=(",", ":"))
+    text = "\n".join(f"{each.name} {each.type}" for each in columns)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

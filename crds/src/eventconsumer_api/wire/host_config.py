@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable
 from typing import Annotated, Self
 
-from pydantic import AwareDatetime, ConfigDict, Field
+from pydantic import AwareDatetime, ConfigDict, Field, model_validator
 
 from eventconsumer_api.shared.model import Model, Since
 from eventconsumer_api.spec.body_columns import BodyColumn, ColumnSpec, body_columns
@@ -131,12 +131,13 @@ class BodyConfig(Model):
         """The texts of columns; None: there are none."""
         return cls(columns=specs) if (specs := tuple(map(ColumnSpec.of, columns))) else None
 
-    def parsed(self) -> tuple[BodyColumn, ...]:
-        """The columns.
+    @model_validator(mode="after")
+    def _columns_exist(self) -> Self:
+        self.parsed()
+        return self
 
-        Raises:
-            ValueError: One of them cannot exist.
-        """
+    def parsed(self) -> tuple[BodyColumn, ...]:
+        """The columns."""
         return body_columns(self.columns)
 
 

@@ -1,1 +1,1 @@
-"""Columns of bodies: how a host parses them, records them, and tells their statistics."""
+"""Columns made of the bodies of events: a value is exact, or it is null and the row says why."""

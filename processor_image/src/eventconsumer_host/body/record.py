@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from eventconsumer_api.spec.body_columns import BodyColumn
+from eventconsumer_api.spec.column_types import type_text
 from eventconsumer_api.wire.columns_record import (
     COLUMNS_MAX,
     ColumnsOfFile,
@@ -22,16 +23,16 @@ from eventconsumer_api.wire.identity import RECORD_MAX_BYTES
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged, Unavailable
 
+_FULL = f"files below this prefix have had {COLUMNS_MAX} columns"
 ATTEMPTS = 20  # hosts that start together may all add columns
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A column that files do not get, and the column that has its name; `type` None: a column of each file."""
+class RefusedColumn:
+    """A column that files do not get, and why."""
 
     column: BodyColumn
-    name: str
-    type: object
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Entered:
 
     columns: tuple[BodyColumn, ...]
     of_file: ColumnsOfFile | None  # None: there are none
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedColumn, ...] = ()
 
 
 NO_COLUMNS = Entered((), None)
@@ -52,20 +53,20 @@ def merged(record: ColumnsRecord, columns: Sequence[BodyColumn]) -> tuple[Column
     own = {each.name.lower(): each.name for each in (*COLUMNS, ERROR)}
     places = {each.name.lower(): number for number, each in enumerate(all_columns)}
     entered: list[tuple[BodyColumn, int]] = []
-    refused: list[Refused] = []
+    refused: list[RefusedColumn] = []
     for column in columns:
         key = column.name.lower()
         if key in own or len(all_columns) >= COLUMNS_MAX:
-            refused.append(Refused(column, own.get(key, ""), None))
+            refused.append(RefusedColumn(column, _FULL if key not in own else "each file has a column of this name"))
             continue
         if key not in places:
             places[key] = len(all_columns)
-            all_columns.append(RecordedColumn.model_validate({"name": column.name, "type": column.type}))
+            all_columns.append(RecordedColumn(name=column.name, type=type_text(column.type)))
         found = all_columns[places[key]]
-        if (found.name, found.type) == (column.name, column.type):
+        if (found.name, found.type) == (column.name, type_text(column.type)):
             entered.append((column, places[key]))
         else:
-            refused.append(Refused(column, found.name, found.type))
+            refused.append(RefusedColumn(column, f"files have {found.name} {found.type}"))
     after = ColumnsRecord(columns=all_columns)
     of_file = ColumnsOfFile.of(after, [number for _, number in entered]) if entered else None
     return after, Entered(tuple(column for column, _ in entered), of_file, tuple(refused))

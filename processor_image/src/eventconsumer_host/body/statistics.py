@@ -1,17 +1,17 @@
 """Statistics of columns of bodies: readers of the Delta table skip files by them. Pure.
 
-Bounds may be too wide, and are never too narrow: a text is cut to `TEXT_MAX` characters, and raised where it is the
-upper bound; times are rounded to milliseconds and decimals to `FRACTION_MAX` digits, away from the values, because
-readers cut times and some read decimals as binary numbers. What cannot be bounded in this way has no bounds: NaN, times
-that some readers cannot represent, long decimals. Each column has the number of its nulls.
+Bounds may be too wide, and are never too narrow. A text is cut, and raised where it is the upper bound. Times are
+rounded to milliseconds, away from the values, because readers cut them. A decimal is rounded away from the values so
+that a reader may take it for a binary number of 64 bits. Each column has bounds, unless all its values are null: the
+PyArrow reader of delta-rs skips a file that has no bounds where another file has some.
 
 Source: "Per-file Statistics" in PROTOCOL.md of github.com/delta-io/delta.
 """
 
 import json
-import math
+import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
@@ -22,11 +22,13 @@ from eventconsumer_api.spec.body_columns import BodyColumn
 
 COLUMNS_MAX = 8
 BYTES_MAX = 1024  # in the metadata of a slot
-TEXT_MAX = 16  # characters of a bound
+TEXT_MAX = (16, 8, 4, 2)  # characters of a bound: fewer, if the statistics would be too long
 FRACTION_MAX = 4  # digits of a decimal behind the point
 _DECIMAL_END = Decimal(10) ** 11  # with the fraction 15 digits, which a binary number of 64 bits holds
-_TIMES = datetime(1678, 1, 1, tzinfo=UTC), datetime(2262, 1, 1, tzinfo=UTC)  # that fit 64 bits of nanoseconds
+_LARGE_DIGITS = 14  # of a larger decimal
+_ESCAPED = re.compile("[ \x7f]")  # HTTP headers have no DEL, and storage may take two spaces for one
 _BOUNDED = ("string", "long", "double", "date", "timestamp")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Statistics = Mapping[int, tuple[int, Any, Any]]
 """Number of a column in the record -> number of nulls, lower and upper bound as the Delta log has them (None: none)."""
@@ -40,20 +42,29 @@ def statistics(columns: Sequence[BodyColumn], numbers: Sequence[int], batches: S
         numbers: Their numbers in the record.
         batches: The values, with a column of the same name for each.
     """
-    found: dict[str, list[Any]] = {}
+    wanted = (
+        [(each, number) for each, number in zip(columns, numbers, strict=True) if each.statistics] if batches else []
+    )
     text = ""
-    for column, number in zip(columns, numbers, strict=True):
-        if not column.statistics or not batches or len(found) == COLUMNS_MAX:
-            continue
-        values = pa.chunked_array([batch.column(column.name) for batch in batches])
-        low, high = bounds(column, values)
-        found[str(number)] = [values.null_count] if low is None else [values.null_count, low, high]
-        longer = json.dumps(found, separators=(",", ":"))
-        if len(longer) > BYTES_MAX:
-            del found[str(number)]
-        else:
-            text = longer
-    return text
+    for limit in TEXT_MAX:
+        found = [
+            (number, facts)
+            for each, number in wanted[:COLUMNS_MAX]
+            if (facts := _facts(each, pa.chunked_array([batch.column(each.name) for batch in batches]), limit))
+        ]
+        plain = json.dumps({str(number): facts for number, facts in found}, separators=(",", ":"))
+        text = _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", plain)
+        if len(text) <= BYTES_MAX:
+            return text if found else ""
+    raise AssertionError(f"statistics of {len(text)} bytes")
+
+
+def _facts(column: BodyColumn, values: pa.ChunkedArray, limit: int) -> list[Any]:
+    """Nulls and bounds of a column; empty: it has no statistics."""
+    if values.null_count == len(values):
+        return [values.null_count]
+    low, high = bounds(column, values, limit)
+    return [] if low is None else [values.null_count, low, high]
 
 
 def parse(text: str) -> Statistics:
@@ -68,13 +79,20 @@ def parse(text: str) -> Statistics:
         for facts in each.values():
             if len(facts) != 3 or not all(type(bound) in {str, int, float, type(None)} for bound in facts[1:]):
                 raise ValueError("a column has other facts than its nulls and two bounds")
+            "".join(map(str, facts)).encode()  # half a character is a UnicodeError, which is a ValueError
     except (AttributeError, TypeError, RecursionError) as error:
         raise ValueError(f"the statistics cannot be read ({error})") from None
     return each
 
 
-def bounds(column: BodyColumn, values: pa.ChunkedArray) -> tuple[Any, Any]:
-    """The lower and the upper bound of a column, as the Delta log has them; both None: there are none."""
+def bounds(column: BodyColumn, values: pa.ChunkedArray, limit: int = TEXT_MAX[0]) -> tuple[Any, Any]:
+    """The lower and the upper bound of a column, as the Delta log has them; both None: there are none.
+
+    Args:
+        column: The column.
+        values: Its values.
+        limit: Characters of a text.
+    """
     kind = column.type
     if not isinstance(kind, str) or not (kind in _BOUNDED or kind.startswith("decimal(")):
         return None, None
@@ -85,62 +103,45 @@ def bounds(column: BodyColumn, values: pa.ChunkedArray) -> tuple[Any, Any]:
     if kind == "timestamp":
         values = values.cast(pa.int64())
     found = pc.min_max(values).as_py()
-    low, high = _lower(kind, found["min"]), _upper(kind, found["max"])
-    return (None, None) if low is None or high is None else (low, high)
-
-
-def _lower(kind: str, value: Any) -> Any:
+    low, high = found["min"], found["max"]
     match kind:
         case "string":
-            return value[:TEXT_MAX]
+            return (None, None) if (top := raised(high, limit)) is None else (low[:limit], top)
         case "timestamp":
-            return _time(value // 1000)
+            return _time(low // 1000 * 1000), _time(-(-high // 1000) * 1000)
         case "double":
-            return _double(-0.0 if value == 0 else value)
-    return _exact(value, ROUND_FLOOR)
+            return (-0.0 if low == 0 else low), (0.0 if high == 0 else high)
+        case "date":
+            return low.isoformat(), high.isoformat()
+        case "long":
+            return low, high
+    return _rounded(low, ROUND_FLOOR), _rounded(high, ROUND_CEILING)
 
 
-def _upper(kind: str, value: Any) -> Any:
-    match kind:
-        case "string":
-            return raised(value)
-        case "timestamp":
-            return _time(-(-value // 1000))
-        case "double":
-            return _double(0.0 if value == 0 else value)
-    return _exact(value, ROUND_CEILING)
-
-
-def raised(text: str) -> str | None:
-    """A text of at most `TEXT_MAX` characters that is not below another one, by code points; None: there is none."""
-    if len(text) <= TEXT_MAX:
+def raised(text: str, limit: int) -> str | None:
+    """A text of at most `limit` characters that is not below another one, by code points; None: there is none."""
+    if len(text) <= limit:
         return text
-    for at in range(TEXT_MAX, 0, -1):
+    for at in range(limit, 0, -1):
         code = ord(text[at - 1]) + 1
         if code <= 0x10FFFF:
             return text[: at - 1] + chr(0xE000 if code == 0xD800 else code)
     return None
 
 
-def _exact(value: Any, rounding: str) -> Any:
-    if isinstance(value, date):
-        return value.isoformat() if _TIMES[0].date() <= value <= _TIMES[1].date() else None
-    if not isinstance(value, Decimal):
-        return value
-    digits = min(FRACTION_MAX, -int(value.as_tuple().exponent))
-    rounded = value.quantize(Decimal(1).scaleb(-max(0, digits)), rounding)
-    if abs(rounded) >= _DECIMAL_END:
-        return None
-    return int(rounded) if rounded == int(rounded) else float(rounded)
+def _rounded(value: Decimal, rounding: str) -> int | float:
+    """A decimal as a number of JSON with few digits."""
+    if abs(value) < _DECIMAL_END:
+        digits = min(FRACTION_MAX, max(0, -int(value.as_tuple().exponent)))
+        rounded = value.quantize(Decimal(1).scaleb(-digits), rounding)
+        return int(rounded) if rounded == int(rounded) else float(rounded)
+    unit: int = 10 ** (value.adjusted() + 1 - _LARGE_DIGITS)
+    whole = int((value / unit).to_integral_value(rounding)) + (1 if rounding == ROUND_CEILING else -1)
+    return whole * unit
 
 
-def _double(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _time(milliseconds: int) -> str | None:
-    first, last = ((each - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1) for each in _TIMES)
-    if not first <= milliseconds <= last:
-        return None
-    time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _time(microseconds: int) -> str:
+    last = datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)  # has no millisecond above it
+    time = min(microseconds, (last - _EPOCH) // timedelta(microseconds=1))
+    text = (_EPOCH + timedelta(microseconds=time)).isoformat(timespec="auto" if time % 1000 else "milliseconds")
+    return text.replace("+00:00", "Z")

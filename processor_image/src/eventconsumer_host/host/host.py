@@ -26,6 +26,9 @@ from eventconsumer_api.wire.host_config import Credential, HostConfig
 from eventconsumer_api.wire.host_report import HostReport, HostState, Problem, StorageReport
 from eventconsumer_api.wire.identity import pod_of
 from eventconsumer_api.wire.termination import ReplayTotals
+from eventconsumer_host import problems
+from eventconsumer_host.body.parser import body_parser
+from eventconsumer_host.body.typed import TypedBodies
 from eventconsumer_host.handler.deadletter import DeadLetters
 from eventconsumer_host.handler.handling import HandlerDependencies, PartitionHandler, PartitionIdentity
 from eventconsumer_host.host.health import HealthServer, Heartbeat
@@ -77,6 +80,7 @@ class Host:
         self._stop = asyncio.Event()
         self._state = HostState.STARTING
         self._blocked: list[Problem] = []
+        self._refused: list[Problem] = []  # columns of bodies that files are written without
         self._since: dict[tuple[str, str], datetime] = {}  # field and reason of a problem -> since when it is there
         self._partitions: PartitionManager | None = None
         self._leader: Leader | None = None
@@ -114,7 +118,7 @@ class Host:
         partitions, leader = self._partitions, self._leader
         found = [*self._blocked]
         if partitions:
-            found += partitions.problems()
+            found += [*self._refused, *partitions.problems()]
         if leader:
             found += leader.problems
         state = self._state
@@ -170,7 +174,9 @@ class Host:
 
     async def _run_registered(self, registration: Registration, seen: str) -> None:
         config, info = self._config, registration.info
+        bodies = registration.bodies
         self._blocked = []
+        self._refused = [problems.columns_refused(bodies.refused)] if bodies.refused else []
         log.info(
             "registered",
             hub=info.name,
@@ -179,7 +185,7 @@ class Host:
             receiver=receiver_of(config),
         )
         segment = registration.segments[-1]
-        encode, chain = files_of(config, info, segment, registration.sink)
+        encode, chain = files_of(config, info, segment, registration.sink, columns=bodies.columns)
         rng = Random()  # noqa: S311 - for jitter, not for security
         self._heard = Heard()
         deps = PumpDependencies(
@@ -196,6 +202,7 @@ class Host:
             heard=self._heard,
             handler=self._handlers(registration, segment.segment_id, rng),
             chain=registration.chain,
+            bodies=TypedBodies(bodies, body_parser(bodies.columns).parse) if bodies.columns else None,
         )
         leases = checkpoint_store(config, info, registration.leases, self._clock)
         partitions = self._partitions = PartitionManager(deps, leases, chain, self._messages)

@@ -13,12 +13,13 @@ from typing import TypeVar
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.spec.conditions import Reason
 from eventconsumer_api.v1alpha1 import ClientKind
-from eventconsumer_api.wire.host_config import BlobContainer, HostConfig, ReplayConfig
+from eventconsumer_api.wire.host_config import BlobContainer, BodyConfig, HostConfig, ReplayConfig
 from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host import problems
 from eventconsumer_host.amqp import compiled
 from eventconsumer_host.amqp.hub import AmqpHub, linger_seconds
+from eventconsumer_host.body.record import NO_COLUMNS, Entered, enter
 from eventconsumer_host.credentials import hub_access
 from eventconsumer_host.errors import HubNotFound
 from eventconsumer_host.handler.loading import Factory, load
@@ -54,6 +55,7 @@ class Registration:
     segments: tuple[SegmentRecord, ...] = ()  # of the chain; the newest is last
     handler: Factory | None = None  # None: no handler is configured
     replay: BoundedHub | None = None  # the hub of a replay; None: no replay
+    bodies: Entered = NO_COLUMNS  # the columns of bodies in the files
 
     async def close(self) -> None:
         """Close all connections."""
@@ -87,6 +89,8 @@ async def register(config: HostConfig, observe: Observer, reader: str = "") -> R
             await attempt(problems.LEASES, _claim_leases(config, registration))
         if registration and config.replay and not found:
             registration = await attempt(problems.HUB, _bounded(registration, config.replay, config.sink.prefix))
+        if registration and config.body and not found:
+            registration = await attempt(problems.SINK, _enter_columns(config, config.body, registration))
         if registration and not found:
             return registration
     await asyncio.gather(*(part.close() for part in (hub and hub[0], leases, sink) if part))
@@ -111,6 +115,14 @@ async def _claim_leases(config: HostConfig, found: Registration) -> None:
 async def _bounded(found: Registration, config: ReplayConfig, prefix: str) -> Registration:
     hub = await bounded(found.hub, found.info, config, found.sink, prefix)
     return replace(found, hub=hub, info=hub.narrowed(found.info), replay=hub)
+
+
+async def _enter_columns(config: HostConfig, body: BodyConfig, found: Registration) -> Registration:
+    try:
+        columns = body.parsed()
+    except ValueError as error:  # the operator has checked them
+        raise Blocked("spec.sink.body", Reason.SPEC_INVALID, str(error)) from None
+    return replace(found, bodies=await enter(found.sink, config.sink.prefix, columns))
 
 
 async def _load_handler(name: str | None) -> Factory | None:

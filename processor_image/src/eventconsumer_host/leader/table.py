@@ -202,7 +202,10 @@ class Committer:
                     self._record, fresh = (await record.read(self._log.blobs, self._prefix))[0], True
                     columns = FileColumns.of(slot, self._record)
             except ValueError as error:
-                raise invalid(f"the metadata of file {slot.path} was changed ({error}): restore it") from None
+                raise invalid(
+                    f"the columns of file {slot.path} cannot be read ({error}): restore its metadata, and the record "
+                    f"{columns_name(self._prefix)}"
+                ) from None
             if columns is None:
                 raise invalid(
                     f"file {slot.path} has columns that the record {columns_name(self._prefix)} does not have: restore "

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from eventconsumer_api.wire.columns_record import ColumnsOfFile, ColumnsRecord, RecordedColumn
-from eventconsumer_api.wire.file_columns import COLUMNS, ERROR, delta_schema
+from eventconsumer_api.spec.column_types import parse_type
+from eventconsumer_api.wire.columns_record import ColumnsOfFile, ColumnsRecord
+from eventconsumer_api.wire.file_columns import COLUMNS, ERROR, Column, delta_schema
 from eventconsumer_host.body import statistics
 from eventconsumer_host.sink.slots import Slot
 from eventconsumer_host.table import protocol as delta_protocol
@@ -173,7 +174,7 @@ class TableState:
         text = str(self.metadata.get("schemaString"))
         return next((key for key in ("delta.invariants", "delta.generationExpression") if key in text), "")
 
-    def with_columns(self, columns: Iterable[RecordedColumn], bounded: Iterable[str]) -> Mapping[str, Any] | None:
+    def with_columns(self, columns: Iterable[Column], bounded: Iterable[str]) -> Mapping[str, Any] | None:
         """The metaData action of a table that has these columns, too; None: it has them already.
 
         Columns are only added, behind those that are there, whoever added them.
@@ -191,7 +192,7 @@ class TableState:
             there = {str(field["name"]).lower(): (field["name"], field["type"]) for field in schema["fields"]}
         except (KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"its schema cannot be read ({type(error).__name__}: {error})") from None
-        added: list[RecordedColumn] = []
+        added: list[Column] = []
         for column in columns:
             found = there.get(column.name.lower())
             if found is None:
@@ -203,7 +204,7 @@ class TableState:
                 )
         if not added:
             return None
-        schema["fields"] += [{"name": each.name, "type": each.type, "nullable": True, "metadata": {}} for each in added]
+        schema["fields"] += delta_schema(added)["fields"]
         configuration = dict(metadata.get("configuration") or {})
         if _STATISTICS in configuration:
             names = {each.name for each in added}
@@ -301,7 +302,7 @@ class FileColumns:
         statistics: Those that have some, by name: see `body.statistics`.
     """
 
-    columns: tuple[RecordedColumn, ...] = ()
+    columns: tuple[Column, ...] = ()
     statistics: Mapping[str, tuple[int, Any, Any]] = field(default_factory=dict)
 
     @classmethod
@@ -309,7 +310,7 @@ class FileColumns:
         """The columns of a file; None: the record does not have them.
 
         Raises:
-            ValueError: The metadata of the slot cannot be read.
+            ValueError: The metadata of the slot or the record cannot be read.
         """
         if not slot.columns:
             return cls()
@@ -321,8 +322,8 @@ class FileColumns:
         found = statistics.parse(slot.statistics)
         if not found.keys() <= names.keys():
             raise ValueError("there are statistics of other columns than the file has")
-        error = RecordedColumn(name=ERROR.name, type=str(ERROR.type))
-        return cls((*columns, error), {names[number]: facts for number, facts in found.items()})
+        typed = (Column(each.name, parse_type(each.type), "") for each in columns)
+        return cls((*typed, ERROR), {names[number]: facts for number, facts in found.items()})
 
 
 @dataclass(frozen=True)
@@ -421,7 +422,7 @@ def _add(slot: Slot, partition: str, root: str, columns: FileColumns) -> dict[st
             "size": slot.size,
             "modificationTime": _milliseconds(slot.committed_at),
             "dataChange": True,
-            "stats": json.dumps(stats, separators=(",", ":")),
+            "stats": json.dumps(stats, separators=(",", ":"), ensure_ascii=False),
         }
     }
 
@@ -436,4 +437,6 @@ def _milliseconds(time: datetime) -> int:
 
 
 def _lines(actions: Iterable[Mapping[str, Any]]) -> bytes:
-    return b"".join(json.dumps(action, separators=(",", ":")).encode() + b"\n" for action in actions)
+    """A version. Characters are not escaped: delta-rs 1.6 reads those of U+20000 and above as others then."""
+    texts = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) for action in actions)
+    return b"".join(text.encode(errors="backslashreplace") + b"\n" for text in texts)

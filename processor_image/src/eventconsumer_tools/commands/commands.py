@@ -14,6 +14,7 @@ CODE = {
     "leases": "leases:leases",
     "files": "files:files",
     "lag": "lag:lag",
+    "columns infer": "columns:infer_all",
     "retention": "retention:retention",
     "check": "check:check",
     "migrate": "migrate:migrate",

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from eventconsumer_api.shared.model import Report
 from eventconsumer_api.v1alpha1 import LeaseLayout
@@ -23,6 +23,37 @@ class HubName(Report):
 
     namespace: str
     name: str
+
+
+class UnfitRow(Report):
+    """Events that fit no proposal for one reason."""
+
+    events: int
+    partition: str = Field(description="Of one of them.")
+    sequence_number: int
+    error: str
+
+
+class OmittedRow(Report):
+    """A member of the bodies that has no column."""
+
+    member: str
+    reason: str
+
+
+class ColumnsReport(Report):
+    """A proposal of columns of bodies."""
+
+    version: int = SCHEMA_VERSION
+    container: str
+    prefix: str
+    hub: HubName
+    partitions: int = Field(description="Of which events were read.")
+    events: int = Field(description="That were read.")
+    fitting: int = Field(description="Of these: each of their values fits its column exactly.")
+    body: dict[str, JsonValue] | None = Field(description="spec.sink.body; null: no body has a member.")
+    unfit: list[UnfitRow]
+    omitted: list[OmittedRow]
 
 
 class LeaseRow(Report):

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 import structlog
+import yaml
 
 from eventconsumer_api.errors import EventConsumerError
-from eventconsumer_api.v1alpha1 import LeaseLayout
+from eventconsumer_api.spec.body_columns import BodyColumn
+from eventconsumer_api.v1alpha1 import LeaseLayout, SinkBody
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.identity import lease_record_name
+from eventconsumer_host.errors import CommandError
 from eventconsumer_host.handler.api import Event, PartitionContext
 from eventconsumer_host.handler.deadletter import UNDECODED, Attempts, Cause, DeadLetters, LetterFolder
 from eventconsumer_host.identity.records import (
@@ -28,11 +31,24 @@ from eventconsumer_host.identity.segments import current, list_segments
 from eventconsumer_host.lease.layouts import checkpoint_store
 from eventconsumer_host.lease.model import Checkpoint, Lease
 from eventconsumer_host.lease.store import CheckpointStore
+from eventconsumer_host.sink import parquet
 from eventconsumer_host.sink.slots import Draft, segment_id, utc_now
+from eventconsumer_host.source.columns import to_batch
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import Unavailable
-from eventconsumer_tools.commands import adopt, apply, check, checkpoint, deadletters, files, lag, leases, migrate
+from eventconsumer_tools.commands import (
+    adopt,
+    apply,
+    check,
+    checkpoint,
+    columns,
+    deadletters,
+    files,
+    lag,
+    leases,
+    migrate,
+)
 from eventconsumer_tools.commands import hub as hub_tool
 from eventconsumer_tools.commands.apply import backups, carry_out
 from eventconsumer_tools.commands.deadletters import Selection
@@ -42,10 +58,13 @@ from eventconsumer_tools.inspect.consumer import Consumer
 from eventconsumer_tools.inspect.leases import LeaseState
 from eventconsumer_tools.inspect.partitions import chain_of
 from eventconsumer_tools.inspect.records import expected_lease_record
+from eventconsumer_tools.options import Output
+from eventconsumer_tools.output import show
 from tests.contract.conftest import World
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub
 from tests.support.legacyleases import document
+from tests.unit.host.sink.messages import message
 from tests.unit.host.stage import CONFIG
 
 INFO = HubInfo("shop.example", "orders", CREATED, ("0", "1"))
@@ -175,6 +194,7 @@ async def test_nothing_is_made_by_looking(make: Make) -> None:
     await leases.read(shop.consumer)
     await checkpoint.read(shop.consumer)
     await files.read(shop.consumer)
+    await columns.read(shop.consumer, events=1)
     await deadletters.read(shop.consumer, ALL)
     await lag.read(shop.consumer)
     plan = await shop.plan("0", -1)
@@ -202,6 +222,38 @@ async def test_files_are_listed_newest_last_with_their_dead_letters(make: Make) 
     assert (await files.read(shop.consumer, ["1"])).totals.events == 5
     later = datetime.now(UTC) + timedelta(days=4000)
     assert (await files.read(shop.consumer, since=later)).totals.files == 0
+
+
+async def test_columns_are_proposed_for_the_newest_file_of_each_partition(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = make()
+    await shop.drain("0", 9)  # not read: its content is no file
+    await shop.drain("1", 4)
+    old, new = [b'{"id": "old"}'] * 2, [b'{"id": 5, "at": "2026-01-02T03:04:05Z"}', b"{", None, b'{"id": 6}']
+    assert shop.consumer.segment is not None
+    for partition, start, bodies in (("0", 10, old), ("0", 12, new), ("1", 5, [b'{"id": 7.50}'])):
+        messages = [message(start + index, data=body and [body]) for index, body in enumerate(bodies)]
+        content = b"".join(parquet.encode([to_batch(messages)], partition, {}))
+        await chain_of(shop.consumer, INFO, partition).put(draft(start, start + len(bodies) - 1), content)
+    report = await columns.read(shop.consumer, events=100)
+    assert report.body == {
+        "type": "Json",
+        "columns": [{"name": "id", "type": "DECIMAL(18, 2)"}, {"name": "at", "type": "TIMESTAMP"}],
+    }
+    assert (report.partitions, report.events, report.fitting, report.omitted) == (2, 5, 4, [])
+    assert [(row.events, row.partition, row.sequence_number) for row in report.unfit] == [(1, "0", 13)]
+    assert report.unfit[0].error.startswith("the body is not one JSON document")
+    one = await columns.read(shop.consumer, ["0"], events=1)
+    assert (one.events, one.partitions, one.fitting) == (1, 1, 1)
+    show(one, Output.TABLE, columns.show_proposal)
+    body = yaml.safe_load(capsys.readouterr().out)["spec"]["sink"]["body"]
+    assert SinkBody.model_validate(body).body_columns()[0] == BodyColumn("id", "long", ("id",))
+
+
+async def test_columns_are_not_proposed_for_avro_files(make: Make) -> None:
+    with pytest.raises(CommandError, match=r"spec\.sink\.format: only Parquet files"):
+        await columns.read(make(files={"format": "Avro"}).consumer, events=1)
 
 
 HANDLER = {"processing": CONFIG["processing"] | {"handler": "shop:Shop", "handlerMode": "Replace"}}

@@ -17,19 +17,25 @@ import pytest
 from deltalake import DeltaTable
 
 from eventconsumer_api.errors import Blocked
+from eventconsumer_api.spec.body_columns import BodyColumn, schema_columns
+from eventconsumer_host.body.parser import body_parser
+from eventconsumer_host.body.record import enter
+from eventconsumer_host.body.typed import TypedBodies
 from eventconsumer_host.leader.table import Committer
 from eventconsumer_host.leader.tail import Pace, Segment, Tail
 from eventconsumer_host.leader.task import View
-from eventconsumer_host.sink.parquet import SCHEMA
+from eventconsumer_host.sink.parquet import SCHEMA, encode
 from eventconsumer_host.sink.slots import Chain, EnqueuedRange
 from eventconsumer_host.table import checkpoint
 from eventconsumer_host.table.log import TableLog
 from eventconsumer_storage.errors import StorageError, Unavailable
 from tests.support.confined import Here
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore, Fault
+from tests.support.fakes.hub import batch_of
 from tests.unit.host.chains import NOON, draft, tombstone
 
 PARTITIONS = ("0", "1")
+COLUMNS = schema_columns("a BIGINT, b STRING, c DOUBLE")
 LOG = "p/_delta_log/"
 
 
@@ -81,6 +87,21 @@ class Table:
         file = replace(file, count=len(rows), dropped=events - len(rows))
         await self.chain(partition).put(file, _rows(partition, rows))
         self.ends[partition] = start + events
+
+    async def write_typed(self, partition: str, columns: Sequence[BodyColumn], bodies: Sequence[bytes]) -> None:
+        """Write the next file of a partition as a host with these columns does; one without columns has none."""
+        start = self.ends[partition]
+        if start == 0:
+            await self.chain(partition).begin(0)
+        batch = batch_of(enumerate(bodies, start))
+        file = draft(start, start + len(bodies) - 1, f"{partition}-{start}")
+        entered = await enter(self.store, "p", columns)
+        if entered.columns:
+            typed = TypedBodies(entered, body_parser(entered.columns).parse)
+            batch = typed.typed(batch)
+            file = replace(file, columns=typed.of_file, statistics=typed.statistics([batch]))
+        await self.chain(partition).put(file, b"".join(encode([batch], partition, {}, entered.columns)))
+        self.ends[partition] = start + len(bodies)
 
     def committer(self, versions: int = 1000, **options: Any) -> Committer:
         now = lambda: EPOCH + timedelta(seconds=self.seconds)  # noqa: E731
@@ -135,7 +156,7 @@ def _rows(partition: str, numbers: Sequence[int]) -> bytes:
     return bytes(sink.getvalue())
 
 
-def _dumped(store: FakeBlobStore, folder: Path) -> Path:
+def dumped(store: FakeBlobStore, folder: Path) -> Path:
     """The container as files, for programs that read a table."""
     for name, blob in store.blobs.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +179,7 @@ async def test_delta_rs_reads_each_event_once_and_skips_files_by_their_statistic
     assert report is not None
     assert (report.version, report.files, report.events, report.pending_files) == (1, 4, 14, 0)
     assert report.oldest_pending_time is None
-    root = _dumped(table.store, tmp_path)
+    root = dumped(table.store, tmp_path)
     rows = _read(root).sort_by([("partition_id", "ascending"), ("sequence_number", "ascending")]).to_pylist()
     assert [(row["partition_id"], row["sequence_number"]) for row in rows] == [
         (partition, number) for partition in PARTITIONS for number in range(7)
@@ -182,7 +203,7 @@ async def test_bounds_are_never_wider_than_the_rows_and_a_file_without_rows_is_p
     report = committer.report
     assert report is not None
     assert (report.files, report.events, report.pending_files) == (3, 3, 0)
-    root = _dumped(table.store, tmp_path)
+    root = dumped(table.store, tmp_path)
     assert sorted(_read(root)["sequence_number"].to_pylist()) == [1, 5, 6]
     facts = pa.table(DeltaTable(str(root)).get_add_actions(flatten=True)).to_pylist()
     assert {(fact["min.sequence_number"], fact["max.sequence_number"], fact["num_records"]) for fact in facts} == {
@@ -279,8 +300,9 @@ async def test_files_are_registered_once_by_any_number_of_committers(seed: int) 
             chance = rng.random()
             if chance < 0.5:
                 partition = rng.choice(PARTITIONS)
+                columns = rng.sample(COLUMNS, rng.randrange(len(COLUMNS)))
                 try:
-                    await table.write(partition, rng.randrange(1, 4))
+                    await table.write_typed(partition, columns, [b'{"a": 1, "b": "x"}'] * rng.randrange(1, 4))
                 except StorageError:  # written or not: as the next file of its partition
                     table.store.faults.clear()
                     while (slot := await table.chain(partition).at(table.ends[partition])) is not None:
@@ -296,10 +318,31 @@ async def test_files_are_registered_once_by_any_number_of_committers(seed: int) 
     last = table.committer(versions)
     await last.advance(PARTITIONS)
     assert table.added() == table.files()
+    _check_columns(table)
     numbers = _numbers(table)
     assert numbers == sorted(numbers)
     assert last.report is not None
     assert last.report.events == sum(table.ends.values())
+
+
+def _check_columns(table: Table) -> None:
+    """A version has all columns of its files, and of the versions before; a version adds columns only for its files."""
+    names: list[str] = []
+    for version in table.versions():
+        files = [action["add"]["path"] for action in version if action.get("add", {}).get("dataChange")]
+        of_files = {name for path in files for name in _schema(table.store, path)}
+        for metadata in (action["metaData"] for action in version if "metaData" in action):
+            now = [field["name"] for field in json.loads(metadata["schemaString"])["fields"]]
+            assert now[: len(names)] == names
+            assert len({name.lower() for name in now}) == len(now)
+            assert not names or set(now[len(names) :]) <= of_files
+            names = now
+        assert of_files <= set(names)
+
+
+def _schema(store: FakeBlobStore, path: str) -> list[str]:
+    names: list[str] = pq.read_schema(pa.BufferReader(store.blobs[f"p/{path}"].data)).names
+    return names
 
 
 def _numbers(table: Table) -> list[int]:
@@ -324,7 +367,7 @@ async def test_a_checkpoint_replaces_the_versions_before_it(tmp_path: Path) -> N
     names = {name.removeprefix(LOG) for name in table.store.blobs if name.startswith(LOG)}
     assert f"{0:020d}.json" not in names, "old versions are removed"
     assert sum("checkpoint.parquet" in name for name in names) >= 2
-    root = _dumped(table.store, tmp_path)
+    root = dumped(table.store, tmp_path)
     assert sorted(_read(root)["sequence_number"].to_pylist()) == sorted(
         number for end in table.ends.values() for number in range(end)
     )
@@ -353,7 +396,7 @@ async def test_a_checkpoint_keeps_what_other_programs_removed(tmp_path: Path) ->
     newest = max(name for name in table.store.blobs if name.endswith(".checkpoint.parquet"))
     for name in [name for name in table.store.blobs if name.startswith(LOG) and name != newest]:
         del table.store.blobs[name]
-    assert sorted(_read(_dumped(table.store, tmp_path))["sequence_number"].to_pylist()) == [*range(2, 12)]
+    assert sorted(_read(dumped(table.store, tmp_path))["sequence_number"].to_pylist()) == [*range(2, 12)]
 
 
 def _log_of(table: Table, *actions: dict[str, Any]) -> None:
@@ -439,7 +482,7 @@ async def test_a_version_that_is_free_again_below_a_checkpoint_registers_nothing
     await idle.advance(PARTITIONS)
     await table.write("0", 1)
     await idle.advance(PARTITIONS)
-    assert sorted(_read(_dumped(table.store, tmp_path))["sequence_number"].to_pylist()) == [*range(6)]
+    assert sorted(_read(dumped(table.store, tmp_path))["sequence_number"].to_pylist()) == [*range(6)]
 
 
 async def test_versions_are_removed_only_if_the_last_checkpoint_is_named(tmp_path: Path) -> None:

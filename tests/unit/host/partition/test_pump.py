@@ -6,8 +6,10 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.spec.conditions import Reason
 from eventconsumer_api.v1alpha1 import Position
 from eventconsumer_host.errors import HubBusy, HubUnreachable, LeaseLost, PositionRefused
@@ -60,6 +62,41 @@ async def test_a_committed_files_events_are_let_go_before_the_checkpoint_is_writ
     await eventually(lambda: bool(during))
     assert max(during) < 200_000  # the last batch, which the pump has at hand
     await running.stop()
+
+
+@virtual
+async def test_bodies_are_parsed_once_and_their_columns_are_counted_and_written_with_the_events() -> None:
+    columns = (
+        BodyColumn("cents", "long", ("price", "cents"), statistics=True),
+        BodyColumn("note", "string", ("note",)),
+    )
+    stage = Stage(columns=columns)
+    good = [b'{"price": {"cents": %d}, "note": "%s"}' % (number, b"n" * 1000) for number in range(9)]
+    running = await stage.pump()
+    parsed: list[int] = []
+    bodies = running.pump._deps.bodies
+    assert bodies is not None
+    parse = bodies._parse
+    bodies._parse = lambda array: (parsed.append(len(array)), parse(array))[1]
+    kept: list[int] = []
+    keep = running.pump._deps.memory.keep
+    running.pump._deps.memory.keep = lambda partition, size: (kept.append(size), keep(partition, size))[1]  # type: ignore[method-assign]
+    stage.partition.add(*good)
+    await eventually(lambda: sum(parsed) == 9)
+    stage.sink.faults += [Fault("put")] * 3  # of the file: it is encoded again
+    stage.partition.add(b"bad")
+    await eventually(lambda: bool(stage.files()))
+    assert sum(parsed) == 10
+    assert max(kept) > 9000 + sum(map(len, good))
+    blob = stage.sink.blobs[SLOT.format(0)]
+    assert blob.metadata["columns"].startswith("0-1/")
+    assert json.loads(blob.metadata["statistics"]) == {"0": [1, 0, 8]}
+    rows = pq.read_table(pa.BufferReader(blob.data)).to_pylist()
+    assert [row["cents"] for row in rows] == [*range(9), None]
+    assert [row["note"] for row in rows] == ["n" * 1000] * 9 + [None]
+    assert [row["_error"] is None for row in rows] == [True] * 9 + [False]
+    await running.stop()
+    assert kept[-1] == 0
 
 
 @virtual

@@ -1,17 +1,23 @@
 """Batches of columns, against lists: parts, redelivered events, sizes; and the files that are made of them."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventconsumer_api.spec.body_columns import schema_columns
+from eventconsumer_api.wire.file_columns import of_bodies
 from eventconsumer_host.sink.parquet import SCHEMA, encode
 from eventconsumer_host.sink.row_chunks import groups
 from eventconsumer_host.source.batch import EventBatch
 from eventconsumer_host.source.rows import EVENT_OVERHEAD_BYTES, EventRows, FlatMap, Kind
+from eventconsumer_host.source.schema import arrow_schema
 from tests.support.fakes.hub import batch_of
 
 Event = dict[str, Any]
@@ -129,6 +135,100 @@ def test_a_file_holds_the_same_as_lists_of_the_events(found: list[list[Event]], 
         }
         for event in kept
     ]
+
+
+COLUMNS_OF_BODIES = schema_columns(
+    "n BIGINT, text STRING, at TIMESTAMP, day DATE, price DECIMAL(10, 2), ratio DOUBLE, ok BOOLEAN, "
+    "items ARRAY<STRUCT<sku: STRING, qty: BIGINT>>, tags MAP<STRING, BIGINT>"
+)
+
+
+def typed(numbers: Sequence[int], distinct: bool = False) -> EventBatch:
+    """Events whose typed columns are made of their numbers; each third has an error and no values."""
+    batch = batch_of((number, b"x") for number in numbers)
+    rows = [typed_row(number, distinct=distinct) for number in numbers]
+    return batch.with_typed(pa.RecordBatch.from_pylist(rows, arrow_schema(of_bodies(COLUMNS_OF_BODIES))))
+
+
+def typed_row(number: int, *, distinct: bool = False) -> dict[str, Any]:
+    """The typed columns of an event."""
+    if number % 3 == 0:
+        return {**{each.name: None for each in COLUMNS_OF_BODIES}, "_error": f"no {number}"}
+    return {
+        "n": number,
+        "text": f"t{number if distinct else number % 2}",
+        "at": EPOCH + timedelta(microseconds=number),
+        "day": EPOCH.date() + timedelta(days=number),
+        "price": Decimal(number) / 100,
+        "ratio": number / 7,
+        "ok": number % 2 == 0,
+        "items": [{"sku": f"s{number}" if distinct else "s", "qty": number}] * (number % 4),
+        "tags": [("k", number)],
+        "_error": None,
+    }
+
+
+cuts = st.sampled_from(["after", "head", "take", "slice", "rising", "noting"])
+
+
+@given(st.lists(st.sets(st.integers(0, 40), min_size=1, max_size=8), min_size=1, max_size=4), st.data())
+def test_typed_columns_stay_with_their_events(found: list[set[int]], data: st.DataObject) -> None:
+    batch = EventBatch.joined([typed(sorted(numbers)) for numbers in found])
+    for cut in data.draw(st.lists(cuts, max_size=4)):
+        at = data.draw(st.integers(0, len(batch)))
+        match cut:
+            case "after":
+                batch = batch.rising().after(at)
+            case "head":
+                batch = batch.head(at)
+            case "take":
+                batch = batch.take(range(at, len(batch), 2))
+            case "slice":
+                batch = batch.slice(at, len(batch))
+            case "rising":
+                batch = batch.rising()
+            case _:
+                batch = batch.noting(None)
+    assert batch.typed is not None
+    assert batch.typed.to_pylist() == [typed_row(number) for number in batch.numbers.tolist()]
+    assert batch.typed_bytes == batch.typed.nbytes
+    stretches = [part for group in groups([batch], 200) for part in group]
+    assert [row for part in stretches if part.typed for row in part.typed.to_pylist()] == batch.typed.to_pylist()
+
+
+def test_batches_with_and_without_typed_columns_are_never_joined() -> None:
+    with pytest.raises(AssertionError):
+        EventBatch.joined([typed([1]), batch_of([(2, b"x")])])
+    with pytest.raises(AssertionError):
+        batch_of([(2, b"x")]).with_typed(typed([1, 2]).typed)
+
+
+@pytest.mark.parametrize("distinct", [True, False])
+def test_a_file_has_the_typed_columns_behind_those_of_each_file(distinct: bool) -> None:
+    batch = typed(range(1, 200), distinct)
+    batches = [batch.slice(0, 50), batch.slice(50, 199)]
+    data = b"".join(encode(batches, "3", {}, COLUMNS_OF_BODIES))
+    assert data == b"".join(encode(batches, "3", {}, COLUMNS_OF_BODIES))
+    file = pq.ParquetFile(pa.BufferReader(data))
+    assert file.schema_arrow.equals(pa.schema([*SCHEMA, *arrow_schema(of_bodies(COLUMNS_OF_BODIES))]))
+    names = [each.name for each in of_bodies(COLUMNS_OF_BODIES)]
+    assert file.read(names).to_pylist() == [typed_row(number, distinct=distinct) for number in range(1, 200)]
+    group = file.metadata.row_group(0)
+    columns = [group.column(index) for index in range(group.num_columns)]
+    encodings = {each.path_in_schema: set(each.encodings) for each in columns}
+    deltas = {"sequence_number", "n", "at", "day", "items.list.element.qty", "tags.key_value.value"}
+    assert {path for path, found in encodings.items() if "DELTA_BINARY_PACKED" in found} == deltas
+    dictionaries = {path for path, found in encodings.items() if "RLE_DICTIONARY" in found}
+    repeated = {"text", "items.list.element.sku"}
+    assert dictionaries & repeated == (set() if distinct else repeated)
+    assert "tags.key_value.key" in dictionaries
+    assert not {"ratio", "price", "body", "offset"} & dictionaries
+
+
+def test_a_file_without_events_may_have_typed_columns() -> None:
+    file = pq.ParquetFile(pa.BufferReader(b"".join(encode([], "3", {}, COLUMNS_OF_BODIES))))
+    assert file.metadata.num_rows == 0
+    assert file.schema_arrow.names[-1] == "_error"
 
 
 def test_stretches_share_the_memory_of_their_batch() -> None:
