@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name every Spark prog
 from eventconsumer_api.spec.spark import Body, BodyColumns, OutputFormat
 from eventconsumer_api.wire.batch import BatchJob
 from eventconsumer_api.wire.document import WireDocument, misfit
+from eventconsumer_api.wire.identity import BatchFolder
 from eventconsumer_spark import EVENT_SCHEMA, Batch, WriteResult, run_batch
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.output.avro import Schemas, find_schemas, split_avro
@@ -52,6 +53,8 @@ def write_batch(batch: Batch) -> WriteResult:
     size, total = (sum(getattr(file, name) for file in batch.manifest.files) for name in ("size", "count"))
     frame = frame.coalesce(output_files(size, output.target_file_bytes, batch.spark.sparkContext.defaultParallelism))
     version = maintenance = None
+    if output.format is OutputFormat.PARQUET:
+        check_free(frame, BatchFolder.VISIBLE)  # readers make a column of the folders' names
     # Trials write files, which can be removed.
     if output.format is OutputFormat.PARQUET or batch.trial:
         rows = write_folder(frame, batch.output, dates)
@@ -84,11 +87,20 @@ def with_column(events: DataFrame, name: str, value: Column) -> DataFrame:
     """The events with a column that only the output has.
 
     Raises:
-        ConfigurationError: A column of bodies has the same name.
+        ConfigurationError: As `check_free`.
+    """
+    check_free(events, name)
+    return events.withColumn(name, value)
+
+
+def check_free(events: DataFrame, name: str) -> None:
+    """Refuse a column of bodies with a name that the output adds.
+
+    Raises:
+        ConfigurationError: There is one.
     """
     if name in map(str.lower, events.columns):
         raise ConfigurationError(f"spec.sink.body has a column {name}, which the output adds: use another name there")
-    return events.withColumn(name, value)
 
 
 def bounded(job: BatchJob) -> list[str]:

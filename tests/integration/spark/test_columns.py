@@ -179,12 +179,16 @@ def test_parquet_has_the_columns_too_and_a_batch_can_be_all_errors(consumer: Con
 
 
 def test_a_column_whose_name_the_output_has_is_refused(consumer: Consumer) -> None:
-    consumer.drained.slot("0", 0, 1, columns="Date DATE, FILE STRING")
-    job = with_columns(consumer.job(1, body=FROM_SINK, partitionByDate=True), "Date DATE, FILE STRING")
+    columns = "Date DATE, FILE STRING, batch BIGINT"
+    consumer.drained.slot("0", 0, 1, columns=columns)
+    job = with_columns(consumer.job(1, body=FROM_SINK, partitionByDate=True), columns)
     with pytest.raises(ConfigurationError, match=r"has a column date, which the output adds: use another name"):
         consumer.run(job)
     with pytest.raises(ConfigurationError, match=r"has a column file, which the output adds: use another name"):
         consumer.run(job, streaming.drain)
+    folders = Output(path=job.output.path, format=OutputFormat.PARQUET, body=FROM_SINK)
+    with pytest.raises(ConfigurationError, match=r"has a column batch, which the output adds: use another name"):
+        consumer.run(job.model_copy(update={"output": folders}))
 
 
 def test_a_stream_has_the_columns_beside_the_body(consumer: Consumer) -> None:
