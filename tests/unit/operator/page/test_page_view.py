@@ -97,6 +97,7 @@ def test_the_list_is_in_order_and_what_is_gone_is_forgotten() -> None:
     assert histories.get(KEY) is None and len(histories) == 2
 
 
+@pytest.mark.slow
 def test_a_page_of_two_thousand_is_small() -> None:
     histories = Histories()
     base = world({"0": "shop/orders/a.1"}, lag=7)
