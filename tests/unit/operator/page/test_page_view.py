@@ -126,7 +126,9 @@ def test_a_problem_has_its_remedy() -> None:
 
 
 def test_every_reason_has_a_remedy_or_needs_none() -> None:
-    assert REMEDIES.keys() | AS_WANTED == set(Reason)
+    assert REMEDIES.keys() | AS_WANTED == set(Reason), (
+        "add the reason to REMEDIES and COMMANDS of resource/remedies.py, or to AS_WANTED if no action is required"
+    )
     assert not REMEDIES.keys() & AS_WANTED
 
 
