@@ -148,7 +148,7 @@ borders: env ## Check the import layers
 	@$(VENV)/bin/lint-imports
 
 check: peer lint types borders ## Run the fast checks, about a minute
-	@$(VENV)/bin/pytest -n 2 -m "not slow" tests/unit
+	@HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-check} $(VENV)/bin/pytest -n 2 -m "not slow" tests/unit
 
 test: peer outsiders lint types borders docs azurite classes tools programs ## Run all checks except the long ones: style, types, borders, docs, all tests
 	@$(VENV)/bin/pytest -n 2 tests/unit tests/docs

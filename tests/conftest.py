@@ -19,6 +19,7 @@ from tests.support.servers import EmulatorProcess
 # finds becomes an @example of the test.
 DRAWN_ALIKE = {"deadline": None, "derandomize": True, "database": None}
 settings.register_profile("default", max_examples=20, stateful_step_count=25, **DRAWN_ALIKE)
+settings.register_profile("check", max_examples=5, stateful_step_count=10, **DRAWN_ALIKE)
 settings.register_profile("long", deadline=None, max_examples=300, stateful_step_count=50, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 

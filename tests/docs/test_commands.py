@@ -229,4 +229,6 @@ def test_every_command_of_the_host_image_is_in_the_documentation() -> None:
     program = typer.main.get_group(host_image)
     text = "\n".join(Path(page).read_text() for page in pages())
     for name in program.commands:
-        assert f"eventconsumer {name}" in text, name
+        assert f"eventconsumer {name}" in text, (
+            f"no page has `kubectl eventconsumer {name}`: add it to docs/how-to/plugin.md, or to the how-to it is for"
+        )

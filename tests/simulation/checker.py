@@ -22,6 +22,7 @@ numbers. Each change is judged at the moment it is made, so a violation that a l
     I1 a host writes only into the folders of its own consumer, and where it finds another's leases it says so
     I2 a chain has one identity, which its manifests name
     I3 a resource takes a chain over only while it leads; of two that live one drains, and the other says why not
+    I4 the auditor knows the name of each blob that hosts write
     S9 segments come one after the other; each is ended in all its partitions, for good, before the next one begins
     N1 the cursor of notices passes no file without an acknowledged notice, and in the end each file has one
     N2 the first notice of a file comes after those of all files before it in its partition, over all segments; the
@@ -52,6 +53,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from eventconsumer_audit import names
 from tests.simulation.history import Event, History
 from tests.simulation.network import Node
 from tests.simulation.noticesseen import NoticesSeen
@@ -200,6 +202,10 @@ class Checker:
                 self._batch(json.loads(version.data))
             else:
                 self._commit(json.loads(version.data), author)
+        else:
+            known_name = not isinstance(names.parse(version.name.partition("/")[2]), names.Stray)
+            what = f"{author} wrote {version.name}: add its name to eventconsumer_audit/names.py"
+            self.expect("I4", known_name or self.tampering, what)
 
     def _segment(self, record: dict[str, Any]) -> None:
         number = len(self.segments) + 1

@@ -61,6 +61,7 @@ def test_random_runs_violate_nothing() -> None:
         "I1",
         "I2",
         "I3",
+        "I4",
         "L1",
         "L2",
         "L3",
@@ -204,6 +205,7 @@ BAD = {
     "S4": [GOOD, file(3, [4, 5])],
     "S4 retained": [GOOD, file(3, [5, 6], gap="retention:3-4")],
     "S4 twice": [GOOD, replace(GOOD, name=NAME.format(0).replace("aa", "bb"))],
+    "I4": [replace(GOOD, name="p/_ends.json")],
     "S6": [file(0, [0], epoch="2"), file(1, [1])],
     "F2": [replace(GOOD, data=(GOOD.data or b"").replace(b"orders", b"others"))],
 }

@@ -85,7 +85,9 @@ def test_promtool_accepts_and_proves_the_rules(tmp_path: Path) -> None:
 def test_every_alert_is_tested() -> None:
     tests = yaml.safe_load((Path(__file__).parent / "alerts_test.yaml").read_text())["tests"]
     fired = {each["alertname"] for test in tests for each in test["alert_rule_test"] if each["exp_alerts"]}
-    assert fired == {rule["alert"] for rule in alerts()}
+    assert fired == {rule["alert"] for rule in alerts()}, (
+        "add series that fire the alert to tests/integration/monitoring/alerts_test.yaml"
+    )
 
 
 @pytest.mark.parametrize("alert", [rule["alert"] for rule in alerts()])

@@ -79,6 +79,7 @@ class Chains:
         position[partition] = number + 1
 
 
+@pytest.mark.slow
 @given(st.data())
 @virtual
 async def test_a_chain_of_hosts_is_clean_and_one_file_taken_away_or_changed_is_missed(data: st.DataObject) -> None:

@@ -53,6 +53,7 @@ def test_the_package_is_the_chart_with_the_release_s_images() -> None:
     assert without["eventconsumer/values.yaml"][1] == (chart / "values.yaml").read_bytes()
 
 
+@pytest.mark.slow
 def test_install_has_the_namespaces_first_and_the_bases_with_images_of_the_registry() -> None:
     base = [
         document

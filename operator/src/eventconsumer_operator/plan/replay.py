@@ -8,10 +8,10 @@ its Job is deleted.
 from eventconsumer_api.kube import labels
 from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.v1alpha1 import (
+    CheckpointRule,
     EventConsumerSpec,
     HandlerMode,
     PositionType,
-    Processing,
     Replay,
     StartingPosition,
 )
@@ -25,8 +25,7 @@ from eventconsumer_operator.spark.applications import application_of
 FOLDER = "_replays"
 KEEP_FINISHED_SECONDS = 3600  # to read the log; a failed replay is tried again afterwards
 ATTEMPTS = 20  # pods may be evicted often; problems that need a user are in the status
-_RECEIVING = {"client", "max_batch_size", "prefetch_count", "max_wait_seconds", "buffer_bytes"}  # no checkpoints
-_HANDLING = {"handler", "handler_mode", "handler_attempts", "image"}
+_NO_HANDLER = {"handler": None, "handler_mode": HandlerMode.PASS_THROUGH, "image": None, "runtime_metrics": False}
 
 
 def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
@@ -36,14 +35,14 @@ def replay_config(config: HostConfig, replay: Replay) -> HostConfig:
     by_time = StartingPosition(type=PositionType.ENQUEUED_TIME, enqueued_time=replay.from_)
     # The handler has already processed these events; but one that transforms them decides what is in files.
     transforms = config.processing.handler_mode is HandlerMode.TRANSFORM
-    kept = config.processing.model_dump(include=_RECEIVING | (_HANDLING if transforms else set()))
+    changed = {"checkpoint": CheckpointRule()} | ({} if transforms else _NO_HANDLER)
     return config.model_copy(
         update={
             "event_hub": hub.model_copy(update={"consumer_group": replay.consumer_group}),
             "leases": leases.model_copy(update={"shared": False}),
             "sink": sink.model_copy(update={"prefix": f"{sink.prefix}/{place}"}),
             "starting_position": by_time if replay.from_ else StartingPosition(),
-            "processing": Processing(**kept),
+            "processing": config.processing.model_copy(update=changed),
             "batches": None,
             "table": None,
             "notices": None,

@@ -29,6 +29,7 @@ def test_the_port_of_the_algorithm_gives_what_kubernetes_gives(text: str, expand
     assert expand(text, {"VAR_A": "A", "VAR_B": "B"}, runes=runes) == expanded
 
 
+@pytest.mark.slow
 @given(st.text(st.sampled_from("$()A é世\n")) | st.text(), st.booleans())
 @example("$(A)", True)
 @example("$$(A)", True)

@@ -445,6 +445,7 @@ def test_no_body_and_an_empty_body_are_different(parts: bytes, body: bytes | Non
     assert decoded(sent).rows().bodies == [body, b"body", body]
 
 
+@pytest.mark.slow
 @given(payloads(), st.data())
 def test_damaged_messages_are_events_or_undecoded_events(payload: bytes, data: st.DataObject) -> None:
     damaged = bytearray(payload)

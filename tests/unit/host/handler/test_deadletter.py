@@ -139,6 +139,7 @@ async def test_no_secret_of_the_error_gets_into_a_letter() -> None:
     assert "c2VjcmV0" not in text.replace("def ", "")
 
 
+@pytest.mark.slow
 async def test_long_errors_are_cut() -> None:
     document = await written(event(), failure("x" * 1_000_000))
     assert len(document["error"]["message"]) == 4096

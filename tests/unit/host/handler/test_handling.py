@@ -674,6 +674,7 @@ async def test_a_dead_letter_waits_while_the_handler_says_try_again_or_the_parti
     assert (healing.again, bench.letters(), bench.requests()) == ([11, 11, 12], [], [])
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.sampled_from(["list", "read", "remove", "put"]), st.booleans()), max_size=6), st.booleans()
 )

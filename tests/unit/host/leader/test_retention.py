@@ -479,6 +479,7 @@ async def test_the_cursor_restarts_in_a_new_segment_and_the_totals_continue() ->
 # --- the leading host ---
 
 
+@pytest.mark.slow
 @virtual
 async def test_the_leading_host_removes_old_files_and_reports_it_and_so_does_the_next_leader() -> None:
     fleet = Fleet(FakeHub(1), leading=True, retention={"days": 1})  # by the clocks of the test, files are months old

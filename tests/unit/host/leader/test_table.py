@@ -257,6 +257,7 @@ async def _killed_at(request: int) -> bool:
     return killed
 
 
+@pytest.mark.slow
 async def test_a_committer_may_be_killed_at_each_of_its_requests() -> None:
     request = 0
     while await _killed_at(request):

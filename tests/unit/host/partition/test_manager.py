@@ -42,6 +42,7 @@ def test_a_lone_host_takes_everything_at_its_first_scan(layout: str) -> None:
     fleet_test(test, 32, layout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_second_host_gets_its_share_and_then_nothing_moves(layout: str) -> None:
     async def test(fleet: Fleet) -> None:
@@ -74,6 +75,7 @@ def test_two_hosts_that_start_at_once_on_latest_agree_where(layout: str) -> None
     fleet_test(test, 4, layout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_ten_hosts_join_leave_and_die(layout: str) -> None:
     async def test(fleet: Fleet) -> None:

@@ -276,6 +276,7 @@ async def test_a_commit_whose_outcome_is_unknown_happens_once(operation: str, ap
     await running.stop()
 
 
+@pytest.mark.slow
 @virtual
 async def test_sink_that_is_down_stops_receiving_and_drains_after() -> None:
     stage = Stage()

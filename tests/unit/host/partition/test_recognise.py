@@ -233,6 +233,7 @@ class Silent(FakeHub):
         return source
 
 
+@pytest.mark.slow
 @virtual
 async def test_a_link_that_gives_nothing_is_opened_again() -> None:
     stage = Stage(hub=Silent())

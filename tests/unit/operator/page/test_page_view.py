@@ -97,6 +97,7 @@ def test_the_list_is_in_order_and_what_is_gone_is_forgotten() -> None:
     assert histories.get(KEY) is None and len(histories) == 2
 
 
+@pytest.mark.slow
 def test_a_page_of_two_thousand_is_small() -> None:
     histories = Histories()
     base = world({"0": "shop/orders/a.1"}, lag=7)
@@ -125,7 +126,9 @@ def test_a_problem_has_its_remedy() -> None:
 
 
 def test_every_reason_has_a_remedy_or_needs_none() -> None:
-    assert REMEDIES.keys() | AS_WANTED == set(Reason)
+    assert REMEDIES.keys() | AS_WANTED == set(Reason), (
+        "add the reason to REMEDIES and COMMANDS of resource/remedies.py, or to AS_WANTED if no action is required"
+    )
     assert not REMEDIES.keys() & AS_WANTED
 
 

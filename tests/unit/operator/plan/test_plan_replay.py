@@ -108,12 +108,17 @@ def test_a_handler_that_transforms_events_transforms_replayed_ones_too() -> None
         "handlerMode": "Transform",
         "image": "shop:1",
         "handlerAttempts": 3,
+        "runtimeMetrics": True,
+        "checkpoint": {"policy": "Events"},
         "env": [{"name": "APP_CURRENCY", "value": "EUR"}],
     }
     spec = spec_with("replay", {"name": "may", "consumerGroup": "again"}) | {"processing": processing}
     _, config = pod_and_config(spec)
     assert (config.processing.handler, config.processing.handler_mode) == ("shop:Shop", "Transform")
-    assert config.processing.handler_attempts == 3
+    consumer = world(spec).consumer
+    own, replayed = host_config(consumer, parse_spec(consumer.spec), SETTINGS).processing, config.processing
+    different = {name for name in type(own).model_fields if getattr(own, name) != getattr(replayed, name)}
+    assert different == {"checkpoint"}, "a replay has no checkpoints; each other field is that of the hosts"
     for mode, image in (("Transform", "shop:1"), ("PassThrough", SETTINGS.processor_image)):
         asked = spec | {"processing": processing | {"handlerMode": mode}}
         plan = make_plan(world(asked), dataclasses.replace(SETTINGS, handler_image_prefixes=("shop",)))

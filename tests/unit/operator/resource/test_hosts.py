@@ -196,6 +196,7 @@ async def test_the_largest_report_of_a_real_consumer_is_accepted() -> None:
     assert set(report.fleet.owners.values()) == {name} and len(report.partitions) == 1024
 
 
+@pytest.mark.slow
 async def test_a_host_that_answers_badly_is_asked_later_and_later_until_it_answers_well() -> None:
     now, good, asked = [0.0], [False], [0.0]
 

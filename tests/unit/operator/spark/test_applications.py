@@ -179,6 +179,7 @@ def test_a_state_of_a_newer_operator_is_waited_for_and_named(read: Any) -> None:
     assert said == Said(PENDING, UnknownState("Migrating"))
 
 
+@pytest.mark.slow
 def test_the_tables_have_each_state_that_apaches_definition_has() -> None:
     (definition,) = yaml.load_all(
         (DEFINITIONS / "spark.apache.org_sparkapplications.yaml").read_text(), yaml.CSafeLoader

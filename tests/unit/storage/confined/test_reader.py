@@ -68,6 +68,7 @@ async def test_a_child_has_nothing_of_its_parent(monkeypatch: pytest.MonkeyPatch
     assert found[0]["nice"] == os.nice(0) + child.NICE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "arguments", "said"),
     [
