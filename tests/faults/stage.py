@@ -207,8 +207,10 @@ def files_in(container: ContainerClient) -> dict[str, str]:
 
 def total(host: HostProcess, name: str, partition: str = "") -> int:
     """A counter's sum over its labels, or its value for one partition."""
+    text = host.get("/metrics").decode()
+    assert f"# TYPE eventconsumer_{name}_total counter" in text, f"no counter is called {name}"
     pattern = rf"^eventconsumer_{name}_total{{.*{f'partition=.{partition}.' if partition else ''}.*}} (\S+)$"
-    return int(sum(float(value) for value in re.findall(pattern, host.get("/metrics").decode(), re.MULTILINE)))
+    return int(sum(float(value) for value in re.findall(pattern, text, re.MULTILINE)))
 
 
 def wait_buffered(host: HostProcess, events: int) -> None:
