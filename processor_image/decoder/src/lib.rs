@@ -1,11 +1,12 @@
-//! Encoded AMQP messages to Arrow buffers: the C interface. Everything unsafe is here, the other modules are safe Rust.
+//! Encoded AMQP messages, and bodies with JSON, to Arrow buffers: the C interface. Everything unsafe is here, the other modules are safe Rust.
 //!
-//! A call gets memory of the caller's and keeps none of it. What is wrong with the arguments, or with this library, is
+//! A call gets memory of the caller's and keeps none of it; what `body_parse` makes is the caller's to release. What is wrong with the arguments, or with this library, is
 //! a negative number (see `batch::Failure`); messages that do not fit are no failure.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod batch;
+mod body;
 mod columns;
 mod frames;
 mod message;
@@ -19,6 +20,7 @@ use std::slice;
 
 use batch::Failure::{self, BadArguments, Panicked};
 use batch::Piece;
+use body::{Bodies, Parsed};
 use columns::Sizes;
 use frames::Shape;
 use websocket::Place;
@@ -42,10 +44,21 @@ pub struct RawPieces {
     messages: usize,
 }
 
+/// The bodies of events, see `body::Bodies`. `ends` has one more than `rows`; `valid` is null if no body is.
+#[repr(C)]
+pub struct RawBodies {
+    data: *const u8,
+    size: usize,
+    ends: *const i32,
+    rows: usize,
+    valid: *const u8,
+    first: usize,
+}
+
 /// Increased with each change of the functions, their arguments or their results.
 #[no_mangle]
 pub extern "C" fn interface() -> u32 {
-    3
+    4
 }
 
 /// Find frames that follow each other from the first byte on: whole, of `head_size` to `most` bytes, and with the bytes of
@@ -119,6 +132,75 @@ pub unsafe extern "C" fn fill(raw: *const RawPieces, sizes: *const Sizes, memory
         // SAFETY: the caller promises it for what is behind the pointers in `raw`, too.
         let (pieces, fits) = unsafe { (pieces(raw)?, items(raw.fits, raw.messages)?) };
         batch::fill(&pieces, fits, sizes, memory)?;
+        Ok(0)
+    })
+}
+
+/// Make columns of bodies by a plan; they are put in `parsed`, and their numbers in `numbers`. Returns the size of their
+/// memory or a failure, after which there are none.
+///
+/// # Safety
+/// As for `scan`; `raw` and `parsed` lead to one item each.
+#[no_mangle]
+pub unsafe extern "C" fn body_parse(
+    plan: *const u8,
+    plan_size: usize,
+    raw: *const RawBodies,
+    numbers: *mut u64,
+    count: usize,
+    parsed: *mut *mut Parsed,
+) -> i64 {
+    caught(|| {
+        // SAFETY: the caller promises it.
+        let (plan, raw) = unsafe { (items(plan, plan_size)?, raw.as_ref().ok_or(BadArguments)?) };
+        // SAFETY: the caller promises it.
+        let (numbers, parsed) = unsafe { (items_mut(numbers, count)?, parsed.as_mut().ok_or(BadArguments)?) };
+        let ends = raw.rows.checked_add(1).ok_or(BadArguments)?;
+        let bits = if raw.valid.is_null() { 0 } else { raw.first.checked_add(raw.rows).ok_or(BadArguments)? };
+        // SAFETY: the caller promises it for what is behind the pointers in `raw`, too.
+        let (data, ends, valid) = unsafe {
+            (
+                items(raw.data, raw.size)?,
+                items(raw.ends, ends)?,
+                items(raw.valid, bits / 8 + usize::from(bits % 8 > 0))?,
+            )
+        };
+        let made = Parsed::of(plan, &Bodies { data, ends, valid, first: raw.first })?;
+        let (found, size) = made.numbers();
+        if found.len() != count {
+            return Err(BadArguments);
+        }
+        numbers.copy_from_slice(&found);
+        let size = i64::try_from(size).map_err(|_| Failure::TooLarge)?;
+        *parsed = Box::into_raw(Box::new(made));
+        Ok(size)
+    })
+}
+
+/// Write columns to memory of `size` bytes, the size that `body_parse` returned. Returns 0 or a failure.
+///
+/// # Safety
+/// As for `scan`; `parsed` is of `body_parse`, and not released.
+#[no_mangle]
+pub unsafe extern "C" fn body_write(parsed: *const Parsed, memory: *mut u8, size: usize) -> i64 {
+    caught(|| {
+        // SAFETY: the caller promises it. The memory was allocated elsewhere, so it holds bytes, whichever these are.
+        let (parsed, memory) = unsafe { (parsed.as_ref().ok_or(BadArguments)?, items_mut(memory, size)?) };
+        parsed.write(memory)?;
+        Ok(0)
+    })
+}
+
+/// Release columns. Returns 0 or a failure.
+///
+/// # Safety
+/// `parsed` is of `body_parse`, and not released.
+#[no_mangle]
+pub unsafe extern "C" fn body_release(parsed: *mut Parsed) -> i64 {
+    caught(|| {
+        check(parsed, 1)?;
+        // SAFETY: the caller promises it.
+        drop(unsafe { Box::from_raw(parsed) });
         Ok(0)
     })
 }
@@ -208,6 +290,9 @@ mod tests {
             assert_eq!(fill(null(), null(), null_mut(), 0), -3);
             assert_eq!(scan(bytes.as_ptr(), 32, null(), null(), 0, 512, null_mut(), 0), -3);
             assert_eq!(join(null_mut(), 0, null_mut()), -3);
+            assert_eq!(body_parse(null(), 0, null(), null_mut(), 0, null_mut()), -3);
+            assert_eq!(body_write(null(), null_mut(), 0), -3);
+            assert_eq!(body_release(null_mut()), -3);
         }
     }
 

@@ -1,4 +1,4 @@
-"""The compiled decoder: encoded AMQP messages to Arrow buffers.
+"""The compiled decoder: encoded AMQP messages, and bodies with JSON, to Arrow buffers.
 
 This module only binds its C functions. They do not check addresses: memory at an address must have the given size, and
 must not move during the call.
@@ -6,10 +6,11 @@ must not move during the call.
 
 import ctypes
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-INTERFACE = 3  # of the library that this module knows
+INTERFACE = 4  # of the library that this module knows
 TEXTS, MAPS = 10, 2  # columns
 
 _LIBRARY = Path(__file__).with_name("libeventconsumer_decoder.so")
@@ -132,6 +133,72 @@ def fill(pieces: Pieces, sizes: Sizes, address: int, size: int) -> None:
     _checked(_fill(pieces, sizes, address, size))
 
 
+class Bodies(ctypes.Structure):
+    """The bodies of events, as an array of Arrow's.
+
+    Attributes:
+        data: Address of their bytes.
+        size: Number of bytes.
+        ends: Address of 32-bit numbers: where the first body starts, and where each of them ends.
+        rows: Number of bodies.
+        valid: Address of a bit for each body, which says that it is not null; None: none is.
+        first: The bit of the first body.
+    """
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+        ("ends", ctypes.c_void_p),
+        ("rows", ctypes.c_size_t),
+        ("valid", ctypes.c_void_p),
+        ("first", ctypes.c_size_t),
+    )
+
+
+NUMBERS = 5
+"""Numbers of a column: values; nulls; and the bytes of its regions, which are consecutive and padded to 64 bytes:
+bitmap (empty if no value is null), ends or values, and bytes of texts."""
+
+
+@contextmanager
+def parse(plan: bytes, bodies: Bodies, numbers: "array[int]") -> Iterator["Parsed"]:
+    """Make columns of bodies.
+
+    Args:
+        plan: The columns, as `eventconsumer_host.body.compiled` writes them.
+        bodies: The bodies.
+        numbers: Of type "Q": receives the numbers of each column, with those of the columns inside of it behind them.
+
+    Raises:
+        ValueError: The arguments are inconsistent.
+        OverflowError: A column would exceed Arrow's maximum size.
+    """
+    parsed = ctypes.c_void_p()
+    address, count = numbers.buffer_info()
+    size = _checked(_body_parse(plan, len(plan), bodies, address, count, parsed))
+    try:
+        yield Parsed(parsed, size)
+    finally:
+        _checked(_body_release(parsed))
+
+
+class Parsed:
+    """Columns made of bodies."""
+
+    def __init__(self, parsed: ctypes.c_void_p, size: int) -> None:
+        self._parsed = parsed
+        self.size = size
+        """Bytes of all regions."""
+
+    def write(self, address: int, size: int) -> None:
+        """Write the columns to memory of their size.
+
+        Raises:
+            ValueError: The memory has another size.
+        """
+        _checked(_body_write(self._parsed, address, size))
+
+
 def _checked(found: int) -> int:
     if found >= 0:
         return found
@@ -162,5 +229,9 @@ _scan.argtypes = (_address, _size, _address, _address, _size, ctypes.c_uint64, _
 _join.argtypes = (_address, _size, ctypes.POINTER(Place))
 _measure.argtypes = (ctypes.POINTER(Pieces), ctypes.POINTER(Sizes))
 _fill.argtypes = (ctypes.POINTER(Pieces), ctypes.POINTER(Sizes), _address, _size)
-for _function in (_scan, _join, _measure, _fill):
+_body_parse, _body_write, _body_release = _library.body_parse, _library.body_write, _library.body_release
+_body_parse.argtypes = (_address, _size, ctypes.POINTER(Bodies), _address, _size, ctypes.POINTER(_address))
+_body_write.argtypes = (_address, _address, _size)
+_body_release.argtypes = (_address,)
+for _function in (_scan, _join, _measure, _fill, _body_parse, _body_write, _body_release):
     _function.restype = ctypes.c_int64

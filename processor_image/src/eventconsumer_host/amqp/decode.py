@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from eventconsumer_api.wire.capture import UNDECODED
-from eventconsumer_host.amqp import compiled
+from eventconsumer_host import compiled
 from eventconsumer_host.amqp.codec import FrameError
 from eventconsumer_host.amqp.messages import DecodedMessage, decode_message, readable_annotations
 from eventconsumer_host.amqp.wire import Deliveries, messages_of

@@ -18,7 +18,7 @@ import struct
 import aiohttp
 
 from eventconsumer_api.errors import Blocked
-from eventconsumer_host.amqp import compiled
+from eventconsumer_host import compiled
 from eventconsumer_host.amqp.codec import FrameError
 from eventconsumer_host.amqp.wire import Wire
 from eventconsumer_host.errors import HubUnreachable

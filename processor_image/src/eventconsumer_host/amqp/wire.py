@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from eventconsumer_host.amqp import compiled
+from eventconsumer_host import compiled
 from eventconsumer_host.amqp.codec import FrameError, skip
 from eventconsumer_host.amqp.frames import TRANSFER, Fields, parse
 

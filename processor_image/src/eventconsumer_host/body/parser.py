@@ -6,6 +6,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from eventconsumer_api.spec.body_columns import BodyColumn
+from eventconsumer_host import compiled
+from eventconsumer_host.body.compiled import CompiledBodyParser
 from eventconsumer_host.body.plain import PlainBodyParser
 
 
@@ -28,9 +30,9 @@ class BodyParser(Protocol):
 
 
 def body_parser(columns: Sequence[BodyColumn]) -> BodyParser:
-    """A parser.
+    """The compiled parser; without the compiled decoder, the plain one, which gives the same.
 
     Raises:
         ValueError: A type is none of those that bodies can have.
     """
-    return PlainBodyParser(columns)
+    return CompiledBodyParser(columns) if compiled.find() else PlainBodyParser(columns)

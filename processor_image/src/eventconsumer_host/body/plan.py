@@ -20,8 +20,9 @@ ERROR = "_error"
 """The column with the errors of a row; null: none."""
 KINDS = tuple(JsonKind)
 DEPTH_MAX = 32  # of a type
+MORE_BYTES = 24  # of an error, for the number of those that are left out
 
-_NAME_BYTES, _TYPE_BYTES, _MORE_BYTES = 100, 200, 24
+_NAME_BYTES, _TYPE_BYTES = 100, 200
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _PRIMITIVES: Mapping[str, ColumnType] = {
     "string": ColumnType.STRING,
@@ -157,7 +158,7 @@ def joined(errors: Sequence[str]) -> str:
     """The errors of a row as one text: the first ones, and the number of the others."""
     text = errors[0]
     for index, error in enumerate(errors[1:], 1):
-        if len(text.encode()) + len(error.encode()) + 2 > table.ERROR_BYTES_MAX - _MORE_BYTES:
+        if len(text.encode()) + len(error.encode()) + 2 > table.ERROR_BYTES_MAX - MORE_BYTES:
             return f"{text}; and {len(errors) - index} more"
         text = f"{text}; {error}"
     return text

@@ -16,8 +16,7 @@ from eventconsumer_api.v1alpha1 import ClientKind
 from eventconsumer_api.wire.host_config import BlobContainer, BodyConfig, HostConfig, ReplayConfig
 from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_api.wire.identity import SegmentRecord
-from eventconsumer_host import problems
-from eventconsumer_host.amqp import compiled
+from eventconsumer_host import compiled, problems
 from eventconsumer_host.amqp.hub import AmqpHub, linger_seconds
 from eventconsumer_host.body.record import NO_COLUMNS, Entered, enter
 from eventconsumer_host.credentials import hub_access

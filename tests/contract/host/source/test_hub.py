@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import pytest
 
 from eventconsumer_api.v1alpha1 import HubTransport
-from eventconsumer_host.amqp import compiled
+from eventconsumer_host import compiled
 from eventconsumer_host.amqp.hub import AmqpHub
 from eventconsumer_host.credentials import HubAccess
 from eventconsumer_host.errors import HubUnreachable, LinkStolen, SourceError

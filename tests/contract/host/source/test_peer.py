@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.v1alpha1 import Position, PositionType
-from eventconsumer_host.amqp import cbs, compiled
+from eventconsumer_host import compiled
+from eventconsumer_host.amqp import cbs
 from eventconsumer_host.amqp.connection import Connection, Endpoint
 from eventconsumer_host.amqp.hub import AmqpHub
 from eventconsumer_host.credentials import HubAccess

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from eventconsumer_host.amqp import compiled
+from eventconsumer_host import compiled
 
 
 @pytest.fixture(params=["compiled", "plain"], scope="module")

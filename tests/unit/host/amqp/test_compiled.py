@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eventconsumer_decoder
-from eventconsumer_host.amqp import codec, compiled
+from eventconsumer_host import compiled
+from eventconsumer_host.amqp import codec
 from eventconsumer_host.amqp.decode import by_rows, decode_compiled
 from eventconsumer_host.amqp.wire import Deliveries
 from eventhubs_emulator.messages import encode_event, parse_event

@@ -1,6 +1,6 @@
 """The parsers of bodies: a row has the values, and the errors, that the oracle has for its body."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import reduce
 from typing import Any
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from eventconsumer_api.spec import json_columns as table
 from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.spec.column_types import DeltaType
+from eventconsumer_host.body.compiled import CompiledBodyParser
 from eventconsumer_host.body.parser import BodyParser
 from eventconsumer_host.body.plain import PlainBodyParser
 from eventconsumer_host.body.plan import FAULTS, Fault
@@ -20,7 +21,7 @@ from tests.support import json_oracle
 from tests.support.json_bodies import CASES, COLUMNS, MISFIT, PATHS, array, bodies, mapping, mutated, struct
 
 Bodies = Sequence[bytes | None]
-PARSERS = [PlainBodyParser]
+PARSERS: list[Callable[[Sequence[BodyColumn]], BodyParser]] = [PlainBodyParser, CompiledBodyParser]
 
 
 def shown(value: Any, wanted: DeltaType) -> Any:
@@ -64,10 +65,10 @@ def check(columns: list[BodyColumn], found: Bodies) -> None:
         for column, values in zip(columns, zip(*(values for values, _ in expected), strict=True), strict=True):
             own = [shown(value, column.type) for value in batch[column.name].to_pylist()]
             for body, value, wanted in zip(found, own, values, strict=True):
-                assert value == _sign(wanted), (make.__name__, column.name, body)
+                assert value == _sign(wanted), (make, column.name, body)
         texts = batch["_error"].to_pylist()
         for body, text, (_, wrong) in zip(found, texts, expected, strict=True):
-            assert (text is None) == (not wrong), (make.__name__, body, text, wrong)
+            assert (text is None) == (not wrong), (make, body, text, wrong)
             assert text is None or len(text.encode()) <= table.ERROR_BYTES_MAX
         errors.append(texts)
     for others in errors[1:]:
@@ -156,7 +157,9 @@ TEXTS: dict[bytes | None, str | None] = {
 
 
 @pytest.mark.parametrize("make", PARSERS)
-def test_the_error_names_columns_types_and_kinds_or_what_the_body_is(make: type[BodyParser]) -> None:
+def test_the_error_names_columns_types_and_kinds_or_what_the_body_is(
+    make: Callable[[Sequence[BodyColumn]], BodyParser],
+) -> None:
     found = parsed(make([ID, ITEMS]), list(TEXTS))["_error"].to_pylist()
     for body, error, wanted in zip(TEXTS, found, TEXTS.values(), strict=True):
         assert error == wanted, (body and body[:60], error, wanted)
@@ -182,7 +185,7 @@ def test_an_event_of_many_elements_takes_no_more_values_than_its_size_allows() -
         BodyColumn("map", mapping(struct(a="long", b=array("long"))), ("m",)),
     ]
     found: list[bytes] = []
-    for count in (16, 17, 19, 20, 22, 23, 24, 900, 100_000):
+    for count in (16, 17, 19, 20, 22, 23, 24, 900, 3_000):
         found.append(b'{"x":[' + b"{}," * (count - 1) + b"{}]}")
     members = [b'"%d":{"b":[%s]}' % (number, b"1," * number + b"1") for number in range(200)]
     found += [b'{"m":{' + b",".join(members[:count]) + b"}}" for count in (10, 50, 100, 200)]
