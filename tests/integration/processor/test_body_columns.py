@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 ROOT = "shop/orders"
 COLUMNS = [
-    {"name": "order_id", "type": "STRING", "path": "$['order id']"},
+    {"name": "order_id", "type": "STRING", "path": "$['order id']", "statistics": True},
     {"name": "cents", "type": "BIGINT", "path": "$.price.cents", "statistics": True},
     {"name": "amount", "type": "DECIMAL(12, 2)", "path": "$.price.amount", "statistics": True},
     {"name": "at", "type": "TIMESTAMP", "from": "EpochMillis", "statistics": True},
@@ -30,12 +30,17 @@ BEGIN = datetime(2026, 1, 2, tzinfo=UTC)
 EVENTS = 2000
 
 
+def order_id(number: int) -> str:
+    """A text that must be escaped in the metadata of a blob."""
+    return f'ö  "{number}" \\'
+
+
 def body(number: int) -> bytes:
     """Of each hundred bodies, one is no JSON object."""
     if number % 100 == 7:
         return b'{"order id": "cut %d' % number
     value: dict[str, Any] = {
-        "order id": f"o{number}",
+        "order id": order_id(number),
         "price": {"cents": number, "amount": f"{number}.25"},
         "at": int((BEGIN + timedelta(milliseconds=number)).timestamp() * 1000),
         "items": [{"sku": f"s{number % 5}", "qty": number}, {"sku": None}][: number % 3],
@@ -49,7 +54,7 @@ def expected(number: int) -> dict[str, Any]:
     if number % 100 == 7:
         return dict.fromkeys(NAMES)
     return {
-        "order_id": f"o{number}",
+        "order_id": order_id(number),
         "cents": number,
         "amount": Decimal(f"{number}.25"),
         "at": BEGIN + timedelta(milliseconds=number),
@@ -101,6 +106,8 @@ def test_bodies_are_typed_columns_of_the_files_and_the_table(consumer: MakeConsu
     low, high = 500, 620
     some = table(orders).to_pyarrow_table(columns=["cents"], filters=[("cents", ">=", low), ("cents", "<", high)])
     assert sorted(some["cents"].to_pylist()) == [each for each in range(low, high) if each % 100 != 7]
+    some = table(orders).to_pyarrow_table(columns=["cents"], filters=[("order_id", "=", order_id(77))])
+    assert some["cents"].to_pylist() == [77]
     facts = pa.table(table(orders).get_add_actions(flatten=True)).to_pylist()
     assert sum(fact["null_count.cents"] for fact in facts) == EVENTS // 100
     assert all(fact["max.cents"] - fact["min.cents"] < 2 * fact["num_records"] for fact in facts), "of the file alone"

@@ -185,7 +185,7 @@ def test_an_event_of_many_elements_takes_no_more_values_than_its_size_allows() -
         BodyColumn("map", mapping(struct(a="long", b=array("long"))), ("m",)),
     ]
     found: list[bytes] = []
-    for count in (16, 17, 19, 20, 22, 23, 24, 900, 100_000):
+    for count in (16, 17, 19, 20, 22, 23, 24, 900, 3_000):
         found.append(b'{"x":[' + b"{}," * (count - 1) + b"{}]}")
     members = [b'"%d":{"b":[%s]}' % (number, b"1," * number + b"1") for number in range(200)]
     found += [b'{"m":{' + b",".join(members[:count]) + b"}}" for count in (10, 50, 100, 200)]

@@ -1,5 +1,6 @@
 """The buffer between receiving and a file, above all what stays of it when another writer's file is adopted."""
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,11 +32,14 @@ def test_events_that_the_handler_dropped_are_counted_until_a_file_covers_them(
     for at in range(0, len(numbers), 3):
         events = numbers[at : at + 3]
         rows = batch_of((number, b"changed") for number in events if number not in unwanted)
+        rows = rows.with_typed(pa.record_batch({"n": pa.array(rows.numbers)}))
         buffer.add(batch_of((number, b"x") for number in events), 7.0, rows)
     buffer.drop_through(adopted)
     left = [number for number in numbers if number > adopted]
     kept = [number for batch in buffer.batches for number in batch.numbers.tolist()]
     assert kept == [number for number in left if number not in unwanted]
+    assert [each["n"] for batch in buffer.batches if batch.typed for each in batch.typed.to_pylist()] == kept
+    assert buffer.typed_bytes == 8 * len(kept)
     assert all(body == b"changed" for batch in buffer.batches for body in batch.rows().bodies)
     assert (buffer.count, buffer.dropped) == (len(kept), len(left) - len(kept))
     assert buffer.numbers.tolist() == left
@@ -45,7 +49,7 @@ def test_events_that_the_handler_dropped_are_counted_until_a_file_covers_them(
         assert (buffer.first, buffer.last, buffer.since) == (left[0], left[-1], 7.0)
         assert (buffer.end.sequence_number, buffer.end.offset) == (left[-1], str(left[-1] * 10))
     buffer.clear()
-    assert (bool(buffer), buffer.size, buffer.dropped) == (False, 0, 0)
+    assert (bool(buffer), buffer.size, buffer.typed_bytes, buffer.dropped) == (False, 0, 0, 0)
 
 
 @given(st.sets(st.integers(0, 40), min_size=1), st.integers(0, 45))

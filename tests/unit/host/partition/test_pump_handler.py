@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from eventconsumer_api.spec.body_columns import schema_columns
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_host.handler.api import Batch, CloseReason, EventProcessor, PartitionContext
 from eventconsumer_host.handler.deadletter import DeadLetters
@@ -189,6 +190,29 @@ async def test_transform_rows_are_in_the_files_and_dropped_events_are_counted() 
     assert again.pump.problems() == []
     assert shop.handled() == list(range(63))
     await again.stop()
+
+
+@virtual
+async def test_transform_columns_are_of_the_bodies_that_the_handler_returns_also_behind_an_adopted_file() -> None:
+    shop = Shop("Transform", LONG)
+    shop.columns = schema_columns("n BIGINT")
+    shop.unwanted, shop.mark = {2, 7, 9}, b'0, "more": 1}'
+    running = await shop.pump()
+    await eventually(lambda: running.pump.report().next_sequence_number == 0)
+    shop.partition.add(*(b'{"n": %d' % number for number in range(1, 13)))  # complete with the mark
+    await eventually(lambda: len(shop.handled()) == 12)
+    theirs = pa.BufferOutputStream()
+    pq.write_table(pa.table({"sequence_number": range(5), "body": [b"theirs"] * 5}), theirs)
+    facts = {"first": "0", "last": "4", "count": "5", "epoch": "1", "nonce": "n", "last_offset": "40"}
+    facts |= {"last_enqueued_time": "2026-01-01T00:00:00+00:00", "sha256": ""}
+    await shop.sink.put(f"p/segment=era/partition=0/from={0:020d}.parquet", theirs.getvalue(), metadata=facts)
+    await running.stop()
+    blob = shop.sink.blobs[f"p/segment=era/partition=0/from={5:020d}.parquet"]
+    rows = pq.read_table(pa.BufferReader(blob.data)).to_pylist()
+    kept = [number for number in range(5, 12) if number not in shop.unwanted]
+    assert [(row["sequence_number"], row["n"], row["_error"]) for row in rows] == [
+        (number, 10 * (number + 1), None) for number in kept
+    ]
 
 
 @virtual
