@@ -269,14 +269,14 @@ def test_spark_refuses_other_types_by_itself(columns: str, value: Any, wanted: s
 def test_a_driver_writes_columns_and_refuses_those_of_another_type_before_spark_starts(
     drained: DrainedBatch, driver: Driver
 ) -> None:
-    record = '{"columns": [{"name": "cents", "type": "long"}, {"name": "at", "type": "date"}]}'
+    record = '{"columns": [{"name": "cents", "type": "BIGINT"}, {"name": "at", "type": "DATE"}]}'
     drained.container.upload_blob(f"{PREFIX}/_columns.json", record)
     drained.slot("0", 0, 2, columns="cents BIGINT, at DATE", values=lambda n: {"cents": n, "at": date(2026, 1, 2)})
     job = drained.freeze()
     job = job.model_copy(update={"output": Output(path=job.output.path, body=FROM_SINK)})
     ended = driver(with_columns(job, "cents BIGINT, at BIGINT"))
     assert ended.returncode == 1
-    assert "column at: BIGINT: files have a column at with the type date: use another name" in ended.stdout
+    assert "column at: BIGINT: files have a column at with the type DATE: use another name" in ended.stdout
     assert drained.commit() is None
     ended = driver(with_columns(job, "cents BIGINT, at DATE, later STRING"), Path(job_program.__file__))
     assert ended.returncode == 0, ended.stdout
