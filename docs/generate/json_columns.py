@@ -46,11 +46,11 @@ with the form `Iso8601Truncated`, or keep them in a `STRING`.
 
 **Documents.** A body is exactly one JSON document (RFC 8259) in UTF-8, without a byte order mark. An object with a
 name twice does not fit, nor does half of a surrogate pair. At most {table.DEPTH_MAX} levels,
-{table.NUMBER_LENGTH_MAX} characters for a number and {table.NAME_LENGTH_MAX:,} for a name.
+{table.NUMBER_DIGITS_MAX} digits for a number and {table.NAME_LENGTH_MAX:,} for a name.
 
-**Numbers.** The types that are exact take numbers of at most {table.DIGITS_MAX} digits. A number with an exponent has
+**Numbers.** The types that are exact take numbers of at most {table.DIGITS_MAX} digits, without the zero of `0.5`. A number with an exponent has
 at most {table.EXPONENT_DIGITS_MAX} digits before it, and an exponent from -{table.EXPONENT_MAX} to
-{table.EXPONENT_MAX}; this also applies to `FLOAT`. Where such a column has a number with an exponent, a longer number
+{table.EXPONENT_MAX}, in two digits; this also applies to `FLOAT`. Where such a column has a number with an exponent, a longer number
 elsewhere in the document, or a text like one, may send the event to the quarantine. `-0` is 0. A number that is too
 small for `FLOAT` or `DOUBLE` is 0, the nearest value.
 """

@@ -250,7 +250,7 @@ def _zeros(count: int) -> str:
 LIMITS = {
     "levels": [f'{{"b":true,"x":{"[" * count}{"]" * count}}}' for count in (998, 999)],
     "number": [f'{{"b":true,"x":{"1" * count}}}' for count in (1000, 1001)],
-    "fraction": [f'{{"b":true,"x":0.{"1" * count}}}' for count in (998, 999)],
+    "number with all": [f'{{"b":true,"x":-1.{"1" * count}e-1}}' for count in (998, 999)],
     "name": [f'{{"b":true,"{"x" * count}":1}}' for count in (50_000, 50_001)],
     "exponent": [f'{{"d":1,"i8":1e{each}}}' for each in ("02", "002")],
     "digits": [f'{{"i8":5.{_zeros(count)}}}' for count in (37, 38)],
