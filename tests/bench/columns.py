@@ -35,7 +35,24 @@ from tests.support.json_bodies import array, mutated, struct
 
 EVENTS, ROUNDS = 3_000, 7
 UNIT = "CPU us per event"
-WORDS = "amber basil cedar delta ember fjord grove haven inlet jetty knoll ledge mosaic naïve orchid prairie".split()
+WORDS = [
+    "amber",
+    "basil",
+    "cedar",
+    "delta",
+    "ember",
+    "fjord",
+    "grove",
+    "haven",
+    "inlet",
+    "jetty",
+    "knoll",
+    "ledge",
+    "mosaic",
+    "naïve",
+    "orchid",
+    "prairie",
+]
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
 from eventconsumer_api.spec.body_columns import schema_columns
-from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.spec.spark import SparkOutput
 from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, Totals
 from eventconsumer_api.wire.file_columns import ERROR, of_bodies
 from eventconsumer_api.wire.host_config import BlobLocation, BodyConfig, Credential, ResourceRef
@@ -149,7 +149,7 @@ def batch_of(
         application="bench",
         number=manifest.number,
         sink=BlobLocation(container="bench", prefix=PREFIX, credential=Credential(field="bench")),
-        output=Output(path="abfs://bench@bench.localhost/out", **output),
+        output=SparkOutput(path="abfs://bench@bench.localhost/out", **output),
         body=columns,
     )
     events = read_events(spark, manifest, root, job.columns)

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
 from eventconsumer_api.spec.body_columns import schema_columns
-from eventconsumer_api.spec.spark import Output, OutputFormat
+from eventconsumer_api.spec.spark import OutputFormat, SparkOutput
 from eventconsumer_api.wire.batch import BatchCommit, BatchJob
 from eventconsumer_api.wire.file_columns import of_bodies
 from eventconsumer_api.wire.host_config import BodyConfig
@@ -130,7 +130,9 @@ def test_columns_are_flat_in_the_table_and_rows_with_an_error_only_beside_it(con
     assert details["delta.dataSkippingStatsColumns"].endswith(",partition_id,partition_key,cents")
 
     # A column is added between two attempts, and the way of the output changed: the batch stays as it was written.
-    edited = with_columns(job, typed).model_copy(update={"output": Output(path=job.output.path, partitionByDate=True)})
+    edited = with_columns(job, typed).model_copy(
+        update={"output": SparkOutput(path=job.output.path, partitionByDate=True)}
+    )
     assert consumer.run(edited) == written
     assert table(consumer, job).columns == found.columns
     # Without the columns, the second attempt cannot tell which events the first one left out.
@@ -171,7 +173,9 @@ def test_parquet_has_the_columns_too_and_a_batch_can_be_all_errors(consumer: Con
     consumer.drained.slot("0", 4, 2, columns="cents BIGINT", values=lambda _: {"_error": ERROR})
     for trial in (False, True):
         output = {"format": OutputFormat.PARQUET} if not trial else {}
-        second = job.model_copy(update={"output": Output(path=job.output.path, body=FROM_SINK, **output), "number": 2})
+        second = job.model_copy(
+            update={"output": SparkOutput(path=job.output.path, body=FROM_SINK, **output), "number": 2}
+        )
         if not trial:
             consumer.job(2)
         done = write_batch(replace(consumer.batch(second), trial=trial))
@@ -186,7 +190,7 @@ def test_a_column_whose_name_the_output_has_is_refused(consumer: Consumer) -> No
         consumer.run(job)
     with pytest.raises(ConfigurationError, match=r"has a column file, which the output adds: use another name"):
         consumer.run(job, streaming.drain)
-    folders = Output(path=job.output.path, format=OutputFormat.PARQUET, body=FROM_SINK)
+    folders = SparkOutput(path=job.output.path, format=OutputFormat.PARQUET, body=FROM_SINK)
     with pytest.raises(ConfigurationError, match=r"has a column batch, which the output adds: use another name"):
         consumer.run(job.model_copy(update={"output": folders}))
 
@@ -273,7 +277,7 @@ def test_a_driver_writes_columns_and_refuses_those_of_another_type_before_spark_
     drained.container.upload_blob(f"{PREFIX}/_columns.json", record)
     drained.slot("0", 0, 2, columns="cents BIGINT, at DATE", values=lambda n: {"cents": n, "at": date(2026, 1, 2)})
     job = drained.freeze()
-    job = job.model_copy(update={"output": Output(path=job.output.path, body=FROM_SINK)})
+    job = job.model_copy(update={"output": SparkOutput(path=job.output.path, body=FROM_SINK)})
     ended = driver(with_columns(job, "cents BIGINT, at BIGINT"))
     assert ended.returncode == 1
     assert "column at: BIGINT: files have a column at with the type DATE: use another name" in ended.stdout

@@ -18,7 +18,7 @@ from eventconsumer_host.body.parser import body_parser
 from eventconsumer_host.body.record import enter
 from eventconsumer_host.body.typed import TypedBodies
 from eventconsumer_host.lease.held import HeldLease
-from eventconsumer_host.lease.layouts import checkpoint_store
+from eventconsumer_host.lease.layouts import lease_store
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.partition.dependencies import Encoder, Handling, PumpDependencies
 from eventconsumer_host.partition.pump import Pump, PumpEnd
@@ -85,7 +85,7 @@ class Stage:
         entered = await enter(self.sink, "p", self.columns)
         if entered.columns:
             encoder = partial(encode, columns=entered.columns)
-        store = checkpoint_store(config, info, self.leases, virtual_clock)
+        store = lease_store(config, info, self.leases, virtual_clock)
         lease = (await store.list(["0"])).leases["0"]
         taken = await store.acquire(lease, owner)
         assert taken is not None

@@ -14,11 +14,11 @@ from eventconsumer_host.errors import CommandError
 from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.confined.reader import Confined, Reader, Unreadable, blob, whole
 from eventconsumer_storage.errors import Damaged
-from eventconsumer_tools.commands.model import ColumnsReport, HubName, OmittedRow, UnfitRow
-from eventconsumer_tools.inspect.consumer import Consumer, opened
+from eventconsumer_tools.commands.model import ColumnsReport, OmittedRow, ReportedHub, UnfitRow
+from eventconsumer_tools.inspect.consumer import OpenConsumer, opened
 from eventconsumer_tools.inspect.files import file_in, slots
 from eventconsumer_tools.inspect.infer import infer, spec_of, unfitting
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import DONE, NOTHING, say, show, text
 
 BODIES_BYTES = 4 * 1024**2
@@ -31,7 +31,7 @@ Event = tuple[str, int, bytes | None]
 
 
 async def read(
-    consumer: Consumer, partitions: Collection[str] = (), *, events: int, confined: Confined | None = None
+    consumer: OpenConsumer, partitions: Collection[str] = (), *, events: int, confined: Confined | None = None
 ) -> ColumnsReport:
     """Propose columns.
 
@@ -57,7 +57,7 @@ async def read(
     return ColumnsReport(
         container=consumer.config.sink.container,
         prefix=consumer.config.sink.prefix,
-        hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
+        hub=ReportedHub(namespace=consumer.namespace, name=consumer.hub_name),
         partitions=len({partition for partition, *_ in found}),
         events=len(found),
         fitting=len(found) - len(proposal.errors),
@@ -67,7 +67,7 @@ async def read(
     )
 
 
-async def _newest(consumer: Consumer, partitions: Collection[str]) -> dict[str, BlobInfo]:
+async def _newest(consumer: OpenConsumer, partitions: Collection[str]) -> dict[str, BlobInfo]:
     """The newest file with events of each partition, the newest first."""
     found: dict[str, BlobInfo] = {}
     if consumer.segment is not None:
@@ -85,7 +85,7 @@ async def _newest(consumer: Consumer, partitions: Collection[str]) -> dict[str, 
 
 
 async def _events(
-    consumer: Consumer, files: dict[str, BlobInfo], events: int, confined: Confined
+    consumer: OpenConsumer, files: dict[str, BlobInfo], events: int, confined: Confined
 ) -> AsyncIterator[Event]:
     """Events of these files, of each about as many."""
     size = BODIES_BYTES
@@ -113,7 +113,7 @@ async def _events(
             return
 
 
-async def infer_all(config: Path, output: Output, *, partition: Collection[str], events: int) -> int:
+async def infer_all(config: Path, output: PrintFormat, *, partition: Collection[str], events: int) -> int:
     """Print the proposal; the exit code."""
     async with opened(config) as consumer:
         report = await read(consumer, partition, events=events)

@@ -13,11 +13,11 @@ from eventconsumer_api.wire.batch import BatchJob, BatchManifest
 from eventconsumer_api.wire.columns_record import ColumnsRecord, columns_name
 from eventconsumer_api.wire.identity import RECORD_MAX_BYTES
 from eventconsumer_spark.errors import ConfigurationError
-from eventconsumer_spark.storage.store import BlobStore
+from eventconsumer_spark.storage.store import SparkBlobStore
 from eventconsumer_storage.errors import Damaged
 
 
-def check_columns(store: BlobStore, job: BatchJob, manifest: BatchManifest) -> None:
+def check_columns(store: SparkBlobStore, job: BatchJob, manifest: BatchManifest) -> None:
     """Check that files have the columns of `job` with the same types, or do not have them.
 
     Raises:
