@@ -37,7 +37,6 @@ from eventconsumer_operator.spark.failures import (
     DriverLost,
     DriverOutOfMemory,
     ExecutorOutOfMemory,
-    Executors,
     FailureCause,
     HeapExhausted,
     LauncherFailure,
@@ -46,6 +45,7 @@ from eventconsumer_operator.spark.failures import (
     NoSparkOperator,
     NotCommitted,
     PodRejected,
+    RunningExecutors,
     TimedOut,
     WaitingCause,
     WorkerLost,
@@ -142,7 +142,10 @@ def _facts(**changes: object) -> Facts:
 
 
 def _spark(
-    step: Step = RUNS, executors: Executors | None = None, failed: FailedAttempts | None = None, **changes: object
+    step: Step = RUNS,
+    executors: RunningExecutors | None = None,
+    failed: FailedAttempts | None = None,
+    **changes: object,
 ) -> Facts:
     batch = OpenBatch(7, 40, step, executors, failed)
     return _facts(spark=SparkFacts(enabled=True, batches=(batch,), **changes))  # type: ignore[arg-type]
@@ -216,9 +219,9 @@ SITUATIONS: tuple[Facts, ...] = (
     _facts(spark=SparkFacts(enabled=True, resident="orders-b6")),
     *(_spark(step) for step in STEPS),
     _facts(spark=SparkFacts(enabled=True, batches=_PARALLEL)),
-    _spark(executors=Executors(1, 2, out_of_memory=ExecutorOutOfMemory("1g"))),
-    _spark(executors=Executors(1, 4, scaled=True)),
-    _spark(executors=Executors(1, 2, absent=1)),
+    _spark(executors=RunningExecutors(1, 2, out_of_memory=ExecutorOutOfMemory("1g"))),
+    _spark(executors=RunningExecutors(1, 4, scaled=True)),
+    _spark(executors=RunningExecutors(1, 2, absent=1)),
     _spark(behind=Behind(local=True, executors=2)),
     _spark(behind=Behind(local=False, executors=2)),
     _spark(quarantine=_QUARANTINE),

@@ -124,7 +124,7 @@ def _report() -> HostReport:
 
 def operators() -> list[Described]:
     """Metrics of the operator."""
-    resources = operator.Resources(None)
+    resources = operator.ResourceGauges(None)
     resources.record(Key("", ""), _status())
     fixed = [each for each in vars(operator).values() if isinstance(each, MetricWrapperBase)]
     return sorted(_described([*fixed, resources, operator.QueueState(_Idle(), CollectorRegistry())]), key=_order)
@@ -134,7 +134,7 @@ def hosts() -> list[Described]:
     """Metrics of a host."""
     found = host.Metrics()
     fixed = [each for each in vars(found).values() if isinstance(each, MetricWrapperBase)]
-    return sorted(_described([*fixed, host.State(_report, {"0": 0.0}, spark=True)]), key=_order)
+    return sorted(_described([*fixed, host.StateGauges(_report, {"0": 0.0}, spark=True)]), key=_order)
 
 
 def _order(metric: Described) -> str:

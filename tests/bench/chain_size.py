@@ -31,7 +31,7 @@ from eventconsumer_audit.container import AzureContainer, Container, StoreContai
 from eventconsumer_audit.read import Subject, audit
 from eventconsumer_host.batch.log import BatchLog, BatchState
 from eventconsumer_host.leader.lag import Measure
-from eventconsumer_host.leader.retention import Retention
+from eventconsumer_host.leader.retention import FileRetention
 from eventconsumer_host.leader.stage import Stage
 from eventconsumer_host.leader.tail import Segment, Tail
 from eventconsumer_host.leader.task import View
@@ -163,9 +163,9 @@ def tail_of(store: Any) -> Tail:
     return Tail([Segment(ERA, lambda partition: Chain(store, "p", ERA, partition), lambda: WRITTEN)], lambda: WRITTEN)
 
 
-def leader(store: Any) -> Retention:
+def leader(store: Any) -> FileRetention:
     """A leader, that removes nothing: all files are within the limit."""
-    return Retention(
+    return FileRetention(
         store,
         HostConfig.model_validate(CONFIG),
         Limits(bytes=10**18),

@@ -31,7 +31,7 @@ from azure.storage.blob import BlobServiceClient
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
 
-from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.spec.spark import SparkOutput
 from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, Totals
 from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_host.sink import parquet
@@ -126,7 +126,7 @@ def batch_of(spark: SparkSession, files: list[BatchFile], root: AbfsFolder, name
         application="bench",
         number=manifest.number,
         sink=BlobLocation(container="bench", prefix=PREFIX, credential=Credential(field="bench")),
-        output=Output(path="abfs://bench@bench.localhost/out", **output),
+        output=SparkOutput(path="abfs://bench@bench.localhost/out", **output),
     )
     events = read_events(spark, manifest, root)
     table = root.child(name)

@@ -18,7 +18,7 @@ from azure.eventhub.amqp import AmqpAnnotatedMessage
 from azure.storage.blob import BlobServiceClient
 from pyspark.sql import SparkSession
 
-from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.spec.spark import SparkOutput
 from eventconsumer_api.wire.batch import BatchJob, BatchManifest, ReprocessOf, commit_name, manifest_name
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_spark.attempt.attempt import Attempt, begin
@@ -194,7 +194,7 @@ def _job(stage: Stage, consumer: Consumer, number: int, folder: str, **output: A
         application=f"orders-{number}",
         number=number,
         sink=config.sink,
-        output=Output.model_validate({"path": path, "format": "Parquet", "body": {"type": "Text"}, **output}),
+        output=SparkOutput.model_validate({"path": path, "format": "Parquet", "body": {"type": "Text"}, **output}),
         allow_insecure_endpoints=True,
     )
 

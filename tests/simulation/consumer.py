@@ -15,7 +15,7 @@ from eventconsumer_api.wire.fleet import FleetMessage
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.identity import owner_id, pod_of
 from eventconsumer_host.lease.assignment import assignment
-from eventconsumer_host.partition.operator_messages import Refused
+from eventconsumer_host.partition.operator_messages import MessageRefused
 from tests.simulation.checker import IN_FLIGHT
 from tests.simulation.host import SimHost, Surroundings
 from tests.simulation.loop import SimLoop
@@ -202,7 +202,7 @@ class Consumer:
         """Hosts that cannot listen hear nothing."""
         for host in hosts:
             if host.running and not host.machine.paused:
-                with contextlib.suppress(Refused):
+                with contextlib.suppress(MessageRefused):
                     host.news.accept(message)
 
     def tell_wrongly(self, index: int, wanted: int, ready: int, gone: int) -> None:

@@ -45,7 +45,7 @@ from eventconsumer_host.identity.records import (
 from eventconsumer_host.identity.segments import current
 from eventconsumer_host.leader.leader import Leader
 from eventconsumer_host.leader.tail import segments_of
-from eventconsumer_host.lease.layouts import checkpoint_store
+from eventconsumer_host.lease.layouts import lease_store
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.partition.dependencies import PumpDependencies
 from eventconsumer_host.partition.manager import PartitionManager
@@ -223,7 +223,7 @@ class SimHost:
         await self._leases.ensure_container()
         segments = await current(sink, config.sink.prefix, info, times.now())
         info = replace(info, created_at=segments[-1].hub.created_at)
-        store = checkpoint_store(config, info, self._leases, self.machine.time)
+        store = lease_store(config, info, self._leases, self.machine.time)
         chain = await claim_chain(config, segments[0].segment_id, store, sink, times)
         held = Leases(store, self._leases)
         await claim_leases(config, hub, info, chain=chain, leases=held, sink=sink, times=times)
@@ -264,7 +264,7 @@ class SimHost:
         if self._stream.transforms:
             work = replace(work, handler=self._handlers(segments[-1].segment_id))
         chain = chains_of(config, info, segments[-1], sink)
-        store = checkpoint_store(config, info, self._leases, self.machine.time)
+        store = lease_store(config, info, self._leases, self.machine.time)
         manager = self.manager = PartitionManager(work, store, chain, self.news)
         files = partial(segments_of, config, info, segments, sink, self._times.now)
         known: set[str] = set()

@@ -8,7 +8,7 @@ from functools import partial
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_host.identity.segments import list_segments
-from eventconsumer_host.lease.layouts import checkpoint_store
+from eventconsumer_host.lease.layouts import lease_store
 from eventconsumer_host.source.hub import Hub
 from eventconsumer_storage.confined.reader import Blobs
 from eventconsumer_tools.commands.accept import Accepting
@@ -25,7 +25,7 @@ async def go_on(
         segments = await list_segments(sink, config.sink.prefix)
         if not segments:
             return "no host has registered yet"
-        found = await checkpoint_store(config, info, leases, now).existing()
+        found = await lease_store(config, info, leases, now).existing()
         if any(lease.leased for lease in found):
             return "somebody holds a lease"
         known = {lease.partition: lease for lease in found}

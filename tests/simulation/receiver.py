@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from eventconsumer_host.errors import NoticeFailed
-from eventconsumer_host.notice.message import Message
+from eventconsumer_host.notice.message import NoticeMessage
 from tests.simulation.network import Network, Node
 from tests.simulation.noticesseen import NoticesSeen
 
@@ -32,7 +32,7 @@ class Receiver:
 
 
 class RemoteReceiver:
-    """The receiver as one session of a host reaches it; see `leader.notices.Receiver`."""
+    """The receiver as one session of a host reaches it; see `leader.notices.NoticeReceiver`."""
 
     def __init__(self, node: Node, network: Network, receiver: Receiver, known: set[str]) -> None:
         self._node = node
@@ -40,8 +40,8 @@ class RemoteReceiver:
         self._receiver = receiver
         self._known = known  # notices whose acknowledgement came
 
-    async def post(self, message: Message) -> None:
-        """See `leader.notices.Receiver`."""
+    async def post(self, message: NoticeMessage) -> None:
+        """See `leader.notices.NoticeReceiver`."""
         notice: str = json.loads(message.body)["id"]
         if self._node.alive:
             self._receiver.seen.sent(self._node.name, notice, self._known)
@@ -56,4 +56,4 @@ class RemoteReceiver:
         self._known.add(notice)
 
     async def close(self) -> None:
-        """See `leader.notices.Receiver`."""
+        """See `leader.notices.NoticeReceiver`."""

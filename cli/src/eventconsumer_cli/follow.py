@@ -17,7 +17,7 @@ from eventconsumer_cli.loglines import LogLine, parse
 _AGAIN_SECONDS = 2
 
 
-class Follower:
+class LogFollower:
     """Reads logs of pods in one namespace."""
 
     def __init__(self, cluster: Cluster, namespace: str, container: str) -> None:

@@ -21,7 +21,7 @@ from eventconsumer_cli.errors import ExitCode, Failed, RefusedError
 from eventconsumer_cli.kube import toolpod
 from eventconsumer_cli.kube.exec import shell_of
 from eventconsumer_cli.kube.kinds import name_of
-from eventconsumer_cli.kube.tool import Answer, Tool
+from eventconsumer_cli.kube.tool import ProgramResult, Tool
 from eventconsumer_cli.kube.toolbox import LIFETIME_SECONDS, Toolbox
 from eventconsumer_cli.output import Format
 from eventconsumer_cli.session import Session
@@ -98,7 +98,7 @@ def forward(session: Session, command: Command, name: str | None, values: dict[s
 
 def _change(
     session: Session, tool: Tool, arguments: Sequence[str], stdin: bytes | None, *, question: str, yes: bool
-) -> Answer:
+) -> ProgramResult:
     """Show the plan, ask for confirmation, and carry it out: the program prints its plan unless --yes is given."""
     if not yes:
         plan = tool.run(arguments, stdin=stdin, environment=environment(), show=True)

@@ -18,7 +18,7 @@ from eventconsumer_api.wire.host_report import HostReport, PartitionReport
 from eventconsumer_api.wire.identity import pod_of
 from eventconsumer_cli.errors import Failed
 from eventconsumer_cli.kube.kinds import is_ready, name_of, namespace_of
-from eventconsumer_cli.kube.reports import Hosts
+from eventconsumer_cli.kube.reports import HostPods
 from eventconsumer_cli.text import time_of
 
 _CONDITIONS = frozenset(ConditionType)
@@ -60,7 +60,7 @@ class Partition:
 
 
 @dataclass(frozen=True)
-class Host:
+class HostPod:
     """One host pod.
 
     Attributes:
@@ -102,7 +102,7 @@ class Look:
     """A consumer at one moment."""
 
     consumer: Manifest
-    hosts: Hosts
+    hosts: HostPods
     now: datetime
 
     @property
@@ -218,10 +218,10 @@ class Look:
             lag_seconds=lag.seconds if lag else None,
         )
 
-    def host_list(self) -> list[Host]:
+    def host_list(self) -> list[HostPod]:
         """All host pods, in order."""
         return [
-            Host(
+            HostPod(
                 name=name,
                 ready=is_ready(pod),
                 phase=_phase(pod),

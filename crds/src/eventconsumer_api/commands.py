@@ -14,7 +14,7 @@ Values = Mapping[str, Any]
 """The values of a command's options by their variables, as parsed."""
 
 
-class Output(StrEnum):
+class PrintFormat(StrEnum):
     """Output formats of the program."""
 
     TABLE = "table"
@@ -112,7 +112,7 @@ def flag(name: str, text: str) -> Option:
     return Option(name, text, bool, False)
 
 
-OUTPUT = Option("--output", "Output format: a table, or one document.", Output, Output.TABLE, "-o")
+OUTPUT = Option("--output", "Output format: a table, or one document.", PrintFormat, PrintFormat.TABLE, "-o")
 YES = Option(
     "--yes",
     "Carry out the plan. Without it kubectl eventconsumer asks first, and eventconsumer only prints the plan.",

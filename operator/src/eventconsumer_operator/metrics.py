@@ -101,7 +101,7 @@ class QueueState(Collector):
         yield CounterMetricFamily(f"{prefix}_queue_retries", "Keys requeued after a failure.", queue.retries)
 
 
-class Resources(Collector):
+class ResourceGauges(Collector):
     """Gauges of every EventConsumer, from the status it was given last."""
 
     def __init__(self, registry: CollectorRegistry | None = REGISTRY) -> None:
@@ -183,4 +183,4 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"eventconsumer_resource_{name}", text, labels=("namespace", "name", *labels))
 
 
-RESOURCES = Resources()
+RESOURCES = ResourceGauges()

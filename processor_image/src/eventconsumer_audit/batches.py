@@ -14,7 +14,7 @@ from eventconsumer_audit.codes import Code
 from eventconsumer_audit.commits import CommitAudit, FrozenBatch, ranges_digest, ranges_of
 from eventconsumer_audit.frozen import FrozenFile, FrozenFiles
 from eventconsumer_audit.identity import IdentityAudit
-from eventconsumer_audit.model import BatchesAudit, Findings, Place
+from eventconsumer_audit.model import BatchesAudit, ChainKey, Findings
 from eventconsumer_audit.names import SlotFacts, bare
 from eventconsumer_audit.watermark import WatermarkAudit
 
@@ -26,9 +26,9 @@ class BatchAudit:
         self._findings = findings
         self._watermark = watermark
         self._identity = identity
-        self._files: dict[Place, FrozenFiles] = {}
-        self._next: dict[Place, int] = {}
-        self._first: dict[Place, int] = {}
+        self._files: dict[ChainKey, FrozenFiles] = {}
+        self._next: dict[ChainKey, int] = {}
+        self._first: dict[ChainKey, int] = {}
         self._sums: dict[int, FrozenBatch] = {}
         self._totals = (0, 0, 0)
         self._known_totals = True
@@ -112,7 +112,7 @@ class BatchAudit:
         """Whether a batch may be frozen while an earlier one is open."""
         return self._parallel.get(number, False) and number - opened < IN_FLIGHT_MAX
 
-    def slot(self, place: Place, slot: SlotFacts) -> int | None:
+    def slot(self, place: ChainKey, slot: SlotFacts) -> int | None:
         """Compare a committed slot with the manifest that names it.
 
         Returns:
@@ -156,12 +156,12 @@ class BatchAudit:
             )
         return entry.batch
 
-    def damaged(self, place: Place, start: int) -> None:
+    def damaged(self, place: ChainKey, start: int) -> None:
         """Mark a damaged file as present; the damage itself is another finding."""
         if files := self._files.get(place):
             files.take(start)
 
-    def begins(self, place: Place, start: int) -> None:
+    def begins(self, place: ChainKey, start: int) -> None:
         """Check that the first batch begins at the chain's start."""
         first = self._first.get(place)
         if first is not None and first != start:
@@ -183,7 +183,7 @@ class BatchAudit:
         return batch in self.commits.committed
 
     @property
-    def reached(self) -> Mapping[Place, int]:
+    def reached(self) -> Mapping[ChainKey, int]:
         """The position after the last batch, for each partition of each segment."""
         return self._next
 

@@ -7,17 +7,17 @@ or with another one, is a violation. Only unpaired records and files are in memo
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from eventconsumer_audit.model import Place
+from eventconsumer_audit.model import ChainKey
 from eventconsumer_audit.names import DataFile
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingRecord:
     """A record whose data file was not listed yet."""
 
     record: str  # its blob
     file: DataFile
-    place: Place
+    place: ChainKey
     tombstone: bool = False  # the record is a tombstone: its data file must not exist
 
 
@@ -25,11 +25,11 @@ class CapturePairs:
     """Records and data files without their counterpart."""
 
     def __init__(self) -> None:
-        self.records: dict[int, Waiting] = {}
+        self.records: dict[int, PendingRecord] = {}
         self.files: dict[int, DataFile] = {}
-        self.left: list[Waiting] = []  # tombstones whose data file still exists
+        self.left: list[PendingRecord] = []  # tombstones whose data file still exists
 
-    def record(self, waiting: Waiting) -> DataFile | None:
+    def record(self, waiting: PendingRecord) -> DataFile | None:
         """Add a record; returns the data file if it differs from the record."""
         key = digest(waiting.file.path)
         found = self.files.pop(key, None)
@@ -41,7 +41,7 @@ class CapturePairs:
             return None
         return None if found == waiting.file else found
 
-    def file(self, file: DataFile) -> Waiting | None:
+    def file(self, file: DataFile) -> PendingRecord | None:
         """Add a data file; returns the record if it differs from the data file."""
         key = digest(file.path)
         waiting = self.records.pop(key, None)

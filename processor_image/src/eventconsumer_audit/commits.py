@@ -15,7 +15,7 @@ from eventconsumer_audit.capture import digest
 from eventconsumer_audit.codes import Code
 from eventconsumer_audit.frozen import FrozenFiles
 from eventconsumer_audit.identity import IdentityAudit
-from eventconsumer_audit.model import Findings, Place
+from eventconsumer_audit.model import ChainKey, Findings
 from eventconsumer_audit.names import bare
 
 Ranges = Mapping[str, tuple[int, int]]
@@ -88,10 +88,10 @@ class CommitAudit:
 
     findings: Findings
     batches: Mapping[int, FrozenBatch]
-    frozen: Mapping[Place, FrozenFiles]
+    frozen: Mapping[ChainKey, FrozenFiles]
     identity: IdentityAudit
     committed: set[int] = field(default_factory=set)
-    left_files: dict[Place, set[int]] = field(default_factory=dict)  # the starts of excluded files
+    left_files: dict[ChainKey, set[int]] = field(default_factory=dict)  # the starts of excluded files
     left_rows: int = 0
     _before: _Record | None = None  # the last record that could be read
 
@@ -124,7 +124,7 @@ class CommitAudit:
         """The number of excluded files."""
         return sum(map(len, self.left_files.values()))
 
-    def left_out(self, place: Place, start: int) -> bool:
+    def left_out(self, place: ChainKey, start: int) -> bool:
         """Whether the batch excluded the file that starts there."""
         return start in self.left_files.get(place, ())
 

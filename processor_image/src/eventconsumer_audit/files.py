@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from eventconsumer_audit import names
 from eventconsumer_audit.batches import BatchAudit
-from eventconsumer_audit.capture import CapturePairs, Waiting
+from eventconsumer_audit.capture import CapturePairs, PendingRecord
 from eventconsumer_audit.chain import ChainAudit
 from eventconsumer_audit.codes import Code
 from eventconsumer_audit.container import Container
@@ -14,7 +14,7 @@ from eventconsumer_audit.deep import DeepReader, is_tombstone
 from eventconsumer_audit.genesis import Genesis
 from eventconsumer_audit.identity import IdentityAudit
 from eventconsumer_audit.leases import LeaseFacts
-from eventconsumer_audit.model import NOWHERE, Findings, Place
+from eventconsumer_audit.model import NOWHERE, ChainKey, Findings
 from eventconsumer_audit.names import DataFile, SlotFacts, SlotName
 from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.confined.reader import Confined
@@ -65,7 +65,7 @@ class FileWalk:
         confined: Confined | None = None,
         seen: SlotSeen | None = None,
     ) -> None:
-        self.chains: dict[Place, ChainAudit] = {}
+        self.chains: dict[ChainKey, ChainAudit] = {}
         self.blobs = 0
         self._container = container
         self._root = root
@@ -155,7 +155,7 @@ class FileWalk:
         self._identity.check_part("the file", slot.chain, info.name, place)
         batch = self._batches.slot(place, slot)
         if slot.data:
-            waiting = Waiting(info.name, slot.data, place, slot.tombstone)
+            waiting = PendingRecord(info.name, slot.data, place, slot.tombstone)
             if other := self._pairs.record(waiting):
                 self._changed(waiting, other)
         if self._seen:
@@ -167,11 +167,11 @@ class FileWalk:
 
             await reader.check(slot, name.partition, report)
 
-    async def _chain(self, place: Place) -> ChainAudit:
+    async def _chain(self, place: ChainKey) -> ChainAudit:
         chain = self.chains.get(place)
         return chain or self._open(place, await self._genesis.late(place))
 
-    def _open(self, place: Place, start: int | None) -> ChainAudit:
+    def _open(self, place: ChainKey, start: int | None) -> ChainAudit:
         current = self._genesis.is_current(place[0])
         chain = ChainAudit(*place, start, self._leases.get(place[1]) if current else None, self._findings)
         self.chains[place] = chain
@@ -179,7 +179,7 @@ class FileWalk:
             self._batches.begins(place, start)
         return chain
 
-    def _changed(self, waiting: Waiting, found: DataFile) -> None:
+    def _changed(self, waiting: PendingRecord, found: DataFile) -> None:
         self._findings.add(
             Code.DATA_FILE_CHANGED,
             f"data file {found.path} has {found.size} bytes and etag {found.etag}, its commit record names "

@@ -9,7 +9,7 @@ from eventconsumer_audit import names
 from eventconsumer_audit.codes import Code
 from eventconsumer_audit.container import Container
 from eventconsumer_audit.inorder import in_order
-from eventconsumer_audit.model import Findings, Place
+from eventconsumer_audit.model import ChainKey, Findings
 from eventconsumer_storage.blobs import BlobInfo
 
 
@@ -29,7 +29,7 @@ class Genesis:
         self.hub = ""
         self.current = ""
         self.segments: list[SegmentRecord] = []
-        self.starts: dict[Place, int | None] = {}
+        self.starts: dict[ChainKey, int | None] = {}
         self._container = container
         self._root = root
         self._findings = findings
@@ -57,7 +57,7 @@ class Genesis:
         """Whether this is the current segment."""
         return segment_id == self.current
 
-    async def late(self, place: Place) -> int | None:
+    async def late(self, place: ChainKey) -> int | None:
         """The start of a chain that may have begun after `read`; None: no record.
 
         Raises:
@@ -98,7 +98,7 @@ class Genesis:
         if wrong:
             self._findings.add(Code.SEGMENT_WRONG, f"the record of the segment is inconsistent: {wrong}", blob=blob)
 
-    def _start(self, place: Place, name: str, data: bytes) -> int | None:
+    def _start(self, place: ChainKey, name: str, data: bytes) -> int | None:
         try:
             start = json.loads(data)["start"]
         except (ValueError, KeyError, TypeError, RecursionError):

@@ -8,7 +8,7 @@ from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_audit.chain import ChainAudit
 from eventconsumer_audit.codes import Code
-from eventconsumer_audit.model import Findings, Place
+from eventconsumer_audit.model import ChainKey, Findings
 
 
 class HubProperties(Protocol):
@@ -35,7 +35,7 @@ class PartitionRange(Protocol):
         """Of the first retained event, or of the next one if none is retained."""
 
 
-class Hub(Protocol):
+class HubQueries(Protocol):
     """The queries of an Event Hub that the audit sends; both raise EventConsumerError."""
 
     async def describe(self) -> HubProperties:
@@ -46,7 +46,11 @@ class Hub(Protocol):
 
 
 async def compare(
-    hub: Hub, segment: SegmentRecord | None, current: str, chains: Mapping[Place, ChainAudit], findings: Findings
+    hub: HubQueries,
+    segment: SegmentRecord | None,
+    current: str,
+    chains: Mapping[ChainKey, ChainAudit],
+    findings: Findings,
 ) -> dict[str, int]:
     """Compare all chains of the current segment with the hub.
 

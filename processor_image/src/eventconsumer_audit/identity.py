@@ -25,7 +25,7 @@ from eventconsumer_api.wire.identity import (
 from eventconsumer_audit.codes import Code
 from eventconsumer_audit.container import Container
 from eventconsumer_audit.leases import LeaseFacts
-from eventconsumer_audit.model import NOWHERE, Findings, Place
+from eventconsumer_audit.model import NOWHERE, ChainKey, Findings
 from eventconsumer_storage.errors import StorageError
 
 MOST_OUTPUTS = 20  # paths whose records are read: a consumer has one, unless its spec was changed
@@ -102,7 +102,7 @@ class IdentityAudit:
             inner = name.removesuffix(_RECORD)
             self._nested(name, f"the sink prefix {inner} is inside the sink prefix {self._prefix}")
 
-    def check_part(self, part: str, chain: str, blob: str, place: Place = NOWHERE) -> None:
+    def check_part(self, part: str, chain: str, blob: str, place: ChainKey = NOWHERE) -> None:
         """Check a part that names its chain.
 
         Args:
@@ -259,5 +259,5 @@ class IdentityAudit:
     def _nested(self, blob: str, text: str) -> None:
         self._find(Code.PREFIX_NESTED, f"{text}: two chains share a folder", blob)
 
-    def _find(self, code: Code, message: str, blob: str, place: Place = NOWHERE) -> None:
+    def _find(self, code: Code, message: str, blob: str, place: ChainKey = NOWHERE) -> None:
         self._findings.add(code, message, place, blob=blob)

@@ -13,9 +13,9 @@ from pydantic import Field
 from eventconsumer_api.shared.model import Report
 from eventconsumer_audit.codes import MEANINGS, Code, Level
 
-Place = tuple[str, str]
+ChainKey = tuple[str, str]
 """Segment and partition."""
-NOWHERE: Place = ("", "")
+NOWHERE: ChainKey = ("", "")
 KEPT = 20  # findings of one code in one partition; all are counted
 SCHEMA_VERSION = 1
 _EXIT_CODES = {Level.NOTE: 0, Level.EXPLAINED: 1, Level.VIOLATION: 2, Level.UNREADABLE: 3}
@@ -138,9 +138,9 @@ class Findings:
     def __init__(self) -> None:
         self.kept: list[Finding] = []
         self.counts: Counter[Code] = Counter()
-        self._by_partition: Counter[tuple[Code, Place]] = Counter()
+        self._by_partition: Counter[tuple[Code, ChainKey]] = Counter()
 
-    def add(self, code: Code, message: str, place: Place = NOWHERE, *, blob: str = "", count: int = 1) -> None:
+    def add(self, code: Code, message: str, place: ChainKey = NOWHERE, *, blob: str = "", count: int = 1) -> None:
         """Add a finding that represents `count` blobs or events."""
         self.counts[code] += count
         key = (code, place)
@@ -165,7 +165,7 @@ class Findings:
         self.counts += other.counts
         self._by_partition += other._by_partition
 
-    def violations(self, place: Place) -> int:
+    def violations(self, place: ChainKey) -> int:
         """Violations in one partition."""
         return sum(
             number

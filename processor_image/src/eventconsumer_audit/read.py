@@ -24,7 +24,7 @@ from eventconsumer_audit.genesis import Genesis
 from eventconsumer_audit.identity import IdentityAudit, Outputs
 from eventconsumer_audit.inorder import in_order
 from eventconsumer_audit.leases import LeaseFacts
-from eventconsumer_audit.model import AuditReport, Findings, Place
+from eventconsumer_audit.model import AuditReport, ChainKey, Findings
 from eventconsumer_audit.names import SlotFacts, SlotName
 from eventconsumer_audit.owners import LeaseReader, LeaseSubject
 from eventconsumer_audit.table import TableCheck
@@ -42,7 +42,7 @@ class Subject:
     files: Container
     prefix: str
     leases: LeaseSubject | None = None
-    hub: heads.Hub | None = None
+    hub: heads.HubQueries | None = None
     resource: ResourceRef | None = None  # the EventConsumer; None: unknown
     outputs: Outputs | None = None  # where Spark writes; None: unknown
     writes_files: bool = True  # False: a handler replaces the files, and no file ends at a checkpoint
@@ -69,7 +69,7 @@ class Audit:
         self.watermark = WatermarkAudit(self.findings, self.identity)
         self.batches = BatchAudit(self.findings, self.identity, self.watermark)
         self.leases: dict[str, LeaseFacts] = {}
-        self.chains: dict[Place, ChainAudit] = {}
+        self.chains: dict[ChainKey, ChainAudit] = {}
         self._subject = subject
         self._root = f"{subject.prefix}/"
         self.genesis = Genesis(subject.files, self._root, self.findings)
@@ -226,6 +226,6 @@ class Audit:
                 self.findings.add(Code.LEASE_MISSING, text, place)
 
 
-def _natural(place: Place) -> tuple[str, int, str]:
+def _natural(place: ChainKey) -> tuple[str, int, str]:
     segment_id, partition = place
     return segment_id, int(partition) if partition.isdigit() else -1, partition

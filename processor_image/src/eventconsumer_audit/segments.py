@@ -6,11 +6,11 @@ from itertools import pairwise
 from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_audit.chain import ChainAudit
 from eventconsumer_audit.codes import Code
-from eventconsumer_audit.model import BreakReport, Findings, Place
+from eventconsumer_audit.model import BreakReport, ChainKey, Findings
 
 
 def judge(
-    segments: Sequence[SegmentRecord], chains: Mapping[Place, ChainAudit], findings: Findings, *, writes_files: bool
+    segments: Sequence[SegmentRecord], chains: Mapping[ChainKey, ChainAudit], findings: Findings, *, writes_files: bool
 ) -> None:
     """Check that each segment was sealed at the position in the record of the next one, before that one began.
 
@@ -43,8 +43,8 @@ def judge(
 
 
 def unbatched(
-    segments: Sequence[SegmentRecord], chains: Mapping[Place, ChainAudit], reached: Mapping[Place, int]
-) -> Iterator[tuple[Place, str]]:
+    segments: Sequence[SegmentRecord], chains: Mapping[ChainKey, ChainAudit], reached: Mapping[ChainKey, int]
+) -> Iterator[tuple[ChainKey, str]]:
     """Files of a segment that are in no batch, although batches of a later segment were frozen.
 
     Args:

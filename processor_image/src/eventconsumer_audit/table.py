@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from eventconsumer_audit.chain import ChainAudit
 from eventconsumer_audit.codes import Code
 from eventconsumer_audit.identity import IdentityAudit
-from eventconsumer_audit.model import Findings, Place, TableAudit
+from eventconsumer_audit.model import ChainKey, Findings, TableAudit
 from eventconsumer_audit.names import SlotFacts
 from eventconsumer_audit.tablelog import FOLDER, LogDamaged, LogGap, TableLogReader
 from eventconsumer_audit.tablestate import UNKNOWN, Stats, TableFile, TableState, path_of
@@ -36,10 +36,10 @@ class TableCheck:
         self._log = log
         self._identity = identity
         self._findings = findings
-        self._positions: dict[Place, int] = {}
-        self._behind: Counter[Place] = Counter()
-        self._removed: Counter[Place] = Counter()
-        self._pruned: list[tuple[Place, int, str]] = []  # tombstones that the table had
+        self._positions: dict[ChainKey, int] = {}
+        self._behind: Counter[ChainKey] = Counter()
+        self._removed: Counter[ChainKey] = Counter()
+        self._pruned: list[tuple[ChainKey, int, str]] = []  # tombstones that the table had
 
     async def read(self) -> None:
         """Read the table, before the files are listed.
@@ -56,11 +56,11 @@ class TableCheck:
                 if not self._identity.chain or chain == self._identity.chain:
                     self._positions[place[0], place[1]] = position
 
-    def covers(self, place: Place, start: int) -> bool:
+    def covers(self, place: ChainKey, start: int) -> bool:
         """Whether the table had, or passed over, the file that starts here."""
         return start <= self._positions.get(place, -1)
 
-    def slot(self, place: Place, slot: SlotFacts) -> None:
+    def slot(self, place: ChainKey, slot: SlotFacts) -> None:
         """Check the next file of a chain."""
         if self.state is None:
             return
@@ -89,7 +89,7 @@ class TableCheck:
         elif wrong := difference(file, slot):
             self._find(Code.TABLE_FILE_WRONG, f"the table has {wrong}", place, slot.name)
 
-    async def finish(self, chains: Mapping[Place, ChainAudit], root: str) -> None:
+    async def finish(self, chains: Mapping[ChainKey, ChainAudit], root: str) -> None:
         """Check what concerns no single file, after all files.
 
         Args:
@@ -137,7 +137,7 @@ class TableCheck:
             self._findings.add(Code.TABLE_LOG_MISSING if isinstance(error, LogGap) else Code.UNREADABLE, str(error))
             return None
 
-    def _check_end(self, place: Place, position: int, chain: ChainAudit | None) -> None:
+    def _check_end(self, place: ChainKey, position: int, chain: ChainAudit | None) -> None:
         if chain is None or chain.next is None:
             text = f"the position of the Delta table is {position}, but the partition has no files"
             self._find(Code.TABLE_POSITION_WRONG, text, place)
@@ -157,7 +157,7 @@ class TableCheck:
             if state and state.is_active(place, start):
                 self._find(Code.TABLE_FILE_WRONG, "the table has the file, but it is a tombstone", place, name)
 
-    def _find(self, code: Code, message: str, place: Place, blob: str = "", count: int = 1) -> None:
+    def _find(self, code: Code, message: str, place: ChainKey, blob: str = "", count: int = 1) -> None:
         self._findings.add(code, message, place, blob=blob, count=count)
 
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from eventconsumer_audit import names
 from eventconsumer_audit.capture import digest
 from eventconsumer_audit.codes import Code
-from eventconsumer_audit.model import Findings, Place
+from eventconsumer_audit.model import ChainKey, Findings
 
 APP = "eventconsumer"  # first part of the `appId` of the hosts' positions
 UNKNOWN = -1
@@ -169,17 +169,17 @@ class TableState:
     protocol: Protocol = Protocol()
     configuration: dict[str, str] = field(default_factory=dict)
     positions: dict[Owner, int] = field(default_factory=dict)
-    slots: dict[Place, TableSlots] = field(default_factory=dict)
-    vectors: dict[tuple[Place, int], Action] = field(default_factory=dict)
+    slots: dict[ChainKey, TableSlots] = field(default_factory=dict)
+    vectors: dict[tuple[ChainKey, int], Action] = field(default_factory=dict)
     others: dict[int, int] = field(default_factory=dict)
     findings: Findings = field(default_factory=Findings)
 
-    def find(self, place: Place, start: int) -> TableFile | None:
+    def find(self, place: ChainKey, start: int) -> TableFile | None:
         """One of the consumer's files, if the table has or had it."""
         slots = self.slots.get(place)
         return slots.find(start) if slots else None
 
-    def is_active(self, place: Place, start: int) -> bool:
+    def is_active(self, place: ChainKey, start: int) -> bool:
         """Whether the table has this file."""
         file = self.find(place, start)
         return file is not None and file.active
@@ -225,10 +225,10 @@ class TableState:
             ValueError, TypeError, KeyError, AttributeError: An action is malformed.
         """
         restores = any((action.get("commitInfo") or {}).get("operation") == "RESTORE" for action in actions)
-        removed: set[tuple[Place, int]] = set()
+        removed: set[tuple[ChainKey, int]] = set()
         for remove in (action["remove"] for action in actions if action.get("remove")):
             self._remove(_logical(remove), remove, removed)
-        added: set[tuple[Place, int]] = set()
+        added: set[tuple[ChainKey, int]] = set()
         for add in (action["add"] for action in actions if action.get("add")):
             self._add(version, add, removed=removed, added=added, restores=restores)
         for action in actions:
@@ -270,7 +270,7 @@ class TableState:
         if file.active and action.get("deletionVector"):
             self.vectors[key] = action["deletionVector"]
 
-    def _remove(self, logical: Logical, remove: Action, removed: set[tuple[Place, int]]) -> None:
+    def _remove(self, logical: Logical, remove: Action, removed: set[tuple[ChainKey, int]]) -> None:
         key = _slot(logical[0])
         if key is None:
             self.others.pop(digest("\n".join(logical)), None)
@@ -290,8 +290,8 @@ class TableState:
         version: int,
         add: Action,
         *,
-        removed: set[tuple[Place, int]],
-        added: set[tuple[Place, int]],
+        removed: set[tuple[ChainKey, int]],
+        added: set[tuple[ChainKey, int]],
         restores: bool,
     ) -> None:
         logical, file = _logical(add), _file_of(add, active=True)
@@ -314,7 +314,7 @@ class TableState:
         else:
             self.vectors.pop(key, None)
 
-    def _twice(self, place: Place, start: int, text: str) -> None:
+    def _twice(self, place: ChainKey, start: int, text: str) -> None:
         self.findings.add(Code.TABLE_FILE_TWICE, f"file from {start}: {text}", place)
 
 
@@ -327,12 +327,12 @@ def vector_id(vector: Action | None) -> str:
     return identity if offset is None else f"{identity}@{offset}"
 
 
-def path_of(place: Place, start: int) -> str:
+def path_of(place: ChainKey, start: int) -> str:
     """The path of a file in the log."""
     return f"segment={place[0]}/partition={place[1]}/from={start:020d}.parquet"
 
 
-def _slot(path: str) -> tuple[Place, int] | None:
+def _slot(path: str) -> tuple[ChainKey, int] | None:
     name = names.parse(path)
     if isinstance(name, names.SlotName) and name.extension == "parquet":
         return (name.segment_id, name.partition), name.start

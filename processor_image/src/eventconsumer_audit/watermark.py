@@ -13,7 +13,7 @@ from itertools import accumulate
 from eventconsumer_audit.chain import ChainAudit
 from eventconsumer_audit.codes import Code
 from eventconsumer_audit.identity import IdentityAudit
-from eventconsumer_audit.model import Findings, Place
+from eventconsumer_audit.model import ChainKey, Findings
 from eventconsumer_audit.names import SlotFacts
 
 NAME = "_watermark.json"
@@ -31,7 +31,7 @@ class WatermarkAudit:
         self._seen = (0, 0)  # the same, as found
         self._earlier: set[str] = set()  # segments before that of the record
         self._files: datetime = _NEVER
-        self._ends: dict[Place, int] = {}
+        self._ends: dict[ChainKey, int] = {}
         self._named: set[str] = set()  # segments whose files it can miss: its own, and later ones
         self._commits: datetime = _NEVER
         self._batch = 0
@@ -73,7 +73,7 @@ class WatermarkAudit:
         if text is not None:
             self._manifests[number] = _time(text)
 
-    def slot(self, place: Place, slot: SlotFacts, batch: int | None) -> None:
+    def slot(self, place: ChainKey, slot: SlotFacts, batch: int | None) -> None:
         """Check a file, after all manifests.
 
         Args:
@@ -102,7 +102,7 @@ class WatermarkAudit:
         if earliest < (frozen := self._frozen_before(batch)):
             self._find(f"earlier batches were complete up to {_text(frozen)}, and this file has", earliest, place, slot)
 
-    def finish(self, chains: Mapping[Place, ChainAudit], last_batch: int) -> None:
+    def finish(self, chains: Mapping[ChainKey, ChainAudit], last_batch: int) -> None:
         """Check that the record refers to nothing that is missing, after all files.
 
         Args:
@@ -133,7 +133,7 @@ class WatermarkAudit:
         number = len(self._before) if batch is None else batch
         return self._before[min(number, len(self._before)) - 1]
 
-    def _find(self, text: str, earliest: datetime, place: Place, slot: SlotFacts) -> None:
+    def _find(self, text: str, earliest: datetime, place: ChainKey, slot: SlotFacts) -> None:
         message = f"{text} an event that was enqueued at {_text(earliest)}"
         self._findings.add(Code.WATERMARK_WRONG, message, place, blob=slot.name)
 

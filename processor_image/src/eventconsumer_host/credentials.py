@@ -15,11 +15,11 @@ from azure.core.exceptions import AzureError
 
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.spec.conditions import Reason
-from eventconsumer_api.spec.endpoints import hub_problem
+from eventconsumer_api.spec.endpoints import hub_refusal
 from eventconsumer_api.v1alpha1 import HubTransport
 from eventconsumer_api.wire.host_config import Credential, HubConfig
 from eventconsumer_storage.credential import (
-    check_identity,
+    check_workload_identity,
     insecure,
     invalid,
     place,
@@ -121,7 +121,7 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
                 "spec.eventHub.name", Reason.SPEC_INVALID, "namespace and name are needed with workloadIdentity"
             )
         if not allow_insecure:
-            problem = hub_problem(config.fully_qualified_namespace, suffixes)
+            problem = hub_refusal(config.fully_qualified_namespace, suffixes)
             refuse("spec.eventHub.fullyQualifiedNamespace", problem)
         return HubAccess(
             config.fully_qualified_namespace,
@@ -159,7 +159,7 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
     if parts.get("usedevelopmentemulator", "").lower() == "true" and not allow_insecure:
         raise insecure(credential, "asks for a connection without TLS (UseDevelopmentEmulator=true)")
     if not allow_insecure:
-        refuse_named(credential, hub_problem(host, suffixes))
+        refuse_named(credential, hub_refusal(host, suffixes))
     asked = parts.get("transporttype", "")
     if asked and asked.lower() != config.transport.value.lower():
         # Not followed: the operator, which reads no Secret, opens the port of spec.eventHub.transport alone.
@@ -173,7 +173,7 @@ def hub_access(config: HubConfig, allow_insecure: bool, suffixes: Collection[str
 
 
 def _identity(credential: Credential, reason: Reason) -> AsyncTokenCredential:
-    check_identity(credential, reason)
+    check_workload_identity(credential, reason)
     from azure.identity.aio import WorkloadIdentityCredential  # the import takes half a second: only if it is used
 
     return FreshIdentity(lambda: WorkloadIdentityCredential(client_id=credential.client_id))

@@ -30,7 +30,7 @@ from eventconsumer_api.wire.host_report import (
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the number of series
 
 
-class State(Collector):
+class StateGauges(Collector):
     """Gauges of the current state, from the host's report."""
 
     def __init__(
@@ -260,8 +260,8 @@ class Metrics:
         self._checkpoints: dict[str, float] = {}
 
     def follow(self, report: Callable[[], HostReport], *, spark: bool = False) -> None:
-        """Add the gauges of the state in `report`; see `State`."""
-        self.registry.register(State(report, self._checkpoints, spark=spark))
+        """Add the gauges of the state in `report`; see `StateGauges`."""
+        self.registry.register(StateGauges(report, self._checkpoints, spark=spark))
 
     def checkpointed(self, partition: str) -> None:
         """Record that this host wrote a checkpoint now."""

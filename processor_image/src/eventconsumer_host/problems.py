@@ -23,7 +23,7 @@ from eventconsumer_host.errors import (
 )
 from eventconsumer_host.sink.gaps import Gap
 from eventconsumer_host.source import causes
-from eventconsumer_host.source.causes import Place
+from eventconsumer_host.source.causes import HubField
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.causes import cause_of
 from eventconsumer_storage.errors import Conflict, Damaged, Refused, StorageError, Unauthorized
@@ -52,7 +52,7 @@ def hub_problem(config: HubConfig, error: SourceError, *, group: bool = False) -
     name = config.name or "named by EntityPath"
     namespace = f"{HUB}.fullyQualifiedNamespace" if config.fully_qualified_namespace else config.credential.field
     if cause := causes.cause_of(error):
-        fields = {Place.NAMESPACE: namespace, Place.CREDENTIAL: config.credential.field}
+        fields = {HubField.NAMESPACE: namespace, HubField.CREDENTIAL: config.credential.field}
         return Problem(
             field=fields.get(cause.place, f"{HUB}.{cause.place}"),
             reason=cause.reason,

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from eventconsumer_api.commands import AUDIT, CERTIFY, OUTPUT, Option, Output
+from eventconsumer_api.commands import AUDIT, CERTIFY, OUTPUT, Option, PrintFormat
 from eventconsumer_api.shared.coredumps import forbid_core_dumps
 from eventconsumer_api.shared.redaction import redact
 from eventconsumer_api.shared.terminal import guarded
@@ -59,7 +59,7 @@ def _host() -> NoReturn:
     raise typer.Exit(run())
 
 
-def _audit(config: Path, output: Output, *, deep: bool, hub: bool, as_json: bool, **storage: Any) -> NoReturn:
+def _audit(config: Path, output: PrintFormat, *, deep: bool, hub: bool, as_json: bool, **storage: Any) -> NoReturn:
     from eventconsumer_api.errors import EventConsumerError
     from eventconsumer_audit import show
     from eventconsumer_audit.model import AuditReport, unreadable
@@ -79,13 +79,13 @@ def _audit(config: Path, output: Output, *, deep: bool, hub: bool, as_json: bool
 
     quiet()
     report = asyncio.run(go())
-    show_document(report, Output.JSON if as_json else output, show.show)
+    show_document(report, PrintFormat.JSON if as_json else output, show.show)
     raise typer.Exit(report.exit_code)
 
 
 def _certify(
     config: Path,
-    output: Output,
+    output: PrintFormat,
     *,
     consumer_group: str,
     send: bool,

@@ -7,7 +7,7 @@ from eventconsumer_api.commands import Option, flag
 from eventconsumer_api.kube.labels import CONFIG_FILE
 from eventconsumer_api.v1alpha1 import LeaseLayout
 
-Output = commands.Output
+PrintFormat = commands.PrintFormat
 
 CONFIG = Option(
     "--config", "Configuration file of a host.", Path, Path(CONFIG_FILE), environment="EVENTCONSUMER_CONFIG"

@@ -19,7 +19,7 @@ from rich.table import Table
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.shared.console import Console
 from eventconsumer_api.shared.model import Report, in_lines
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.options import PrintFormat
 
 R = TypeVar("R", bound=Report)
 
@@ -60,7 +60,7 @@ def quiet() -> None:
     )
 
 
-def show(document: R, output: Output, table: Callable[[R, Console], None], *, lines: bool = False) -> None:
+def show(document: R, output: PrintFormat, table: Callable[[R, Console], None], *, lines: bool = False) -> None:
     """Print a document to stdout.
 
     Args:
@@ -70,9 +70,9 @@ def show(document: R, output: Output, table: Callable[[R, Console], None], *, li
             a finding or a row that is none.
         lines: Whether the table shows texts of several lines as they are.
     """
-    if output is Output.JSON:
+    if output is PrintFormat.JSON:
         print(as_json(document))  # noqa: T201 - the command's output
-    elif output is Output.YAML:
+    elif output is PrintFormat.YAML:
         import yaml  # only for this format
 
         # In ASCII, as JSON.

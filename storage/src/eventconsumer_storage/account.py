@@ -15,10 +15,10 @@ from azure.storage.blob import BlobServiceClient
 
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.spec.conditions import Reason
-from eventconsumer_api.spec.endpoints import account_name, storage_problem
+from eventconsumer_api.spec.endpoints import account_name, storage_refusal
 from eventconsumer_api.wire.host_config import BlobContainer, Credential
 from eventconsumer_storage.credential import (
-    check_identity,
+    check_workload_identity,
     insecure,
     invalid,
     read_connection_string,
@@ -90,7 +90,7 @@ def resolve_account(
         if not endpoint.startswith("https://"):
             raise insecure(credential, f"has a plain endpoint, {endpoint}")
         for address in filter(None, (endpoint, parts.get("blobsecondaryendpoint"))):
-            refuse_named(credential, storage_problem(_address(address), suffixes))
+            refuse_named(credential, storage_refusal(_address(address), suffixes))
     if location.storage_account_url and _endpoint(location.storage_account_url).lower() != endpoint.lower():
         raise invalid(
             credential,
@@ -115,8 +115,8 @@ def _of_identity(location: BlobContainer, owner_field: str, suffixes: Collection
             "tokens are sent over https only: set https://<account>.blob.core.windows.net",
         )
     if suffixes is not None:
-        refuse(f"{owner_field}.storageAccountUrl", storage_problem(_address(url), suffixes))
-    check_identity(credential, Reason.STORAGE_UNAUTHORIZED)
+        refuse(f"{owner_field}.storageAccountUrl", storage_refusal(_address(url), suffixes))
+    check_workload_identity(credential, Reason.STORAGE_UNAUTHORIZED)
     endpoint = _endpoint(url)
     return StorageAccount(
         endpoint, account_name(endpoint), client_id=credential.client_id, api_version=location.storage_api_version

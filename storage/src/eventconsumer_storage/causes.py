@@ -13,7 +13,7 @@ from eventconsumer_storage.errors import StorageError
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class StorageCause:
     """Why storage refuses a request.
 
     Attributes:
@@ -26,81 +26,81 @@ class Cause:
 
 
 _STOP = "find the program that leases or writes the blob, and stop it"
-_BROKEN = Cause("a person or a program broke the lease", "no action: the lease is acquired again")
-_ANOTHER = Cause("another program holds the lease of the blob now", _STOP)
-_ENDED = Cause("the lease has ended", "no action: the lease is acquired again")
+_BROKEN = StorageCause("a person or a program broke the lease", "no action: the lease is acquired again")
+_ANOTHER = StorageCause("another program holds the lease of the blob now", _STOP)
+_ENDED = StorageCause("the lease has ended", "no action: the lease is acquired again")
 _RENEW = "create a signature with the permissions read, create, write, delete and list for the container"
-_ARCHIVED = Cause(
+_ARCHIVED = StorageCause(
     "the blob is in the archive tier",
     "rehydrate it, and exclude the container from rules that archive blobs",
 )
-_DISABLED = Cause(
+_DISABLED = StorageCause(
     "the account is disabled or read-only", "check the state of the account and its subscription in the portal"
 )
-_SERVICE = Cause(
+_SERVICE = StorageCause(
     "it has an internal error",
     "requests are repeated; if this lasts, check Azure's service health, and give Azure's support the request id",
 )
 
-CAUSES: Mapping[str, Cause] = {
+CAUSES: Mapping[str, StorageCause] = {
     # 401 and 403
-    "AuthenticationFailed": Cause(
+    "AuthenticationFailed": StorageCause(
         "the key or the signature is wrong or has expired, or this machine's clock is wrong",
         "copy the connection string again, create a new signature, or set the node's time (NTP)",
     ),
-    "AuthorizationFailure": Cause(
+    "AuthorizationFailure": StorageCause(
         "the account's network rules do not admit this cluster, or the signature does not cover the request",
         "admit the cluster's subnet, address or private endpoint in the networking settings of the account; for a "
         f"signature, {_RENEW}",
     ),
-    "AuthorizationPermissionMismatch": Cause(
+    "AuthorizationPermissionMismatch": StorageCause(
         "the credential has no permission for it",
         "grant the identity the role Storage Blob Data Contributor (it takes effect after up to ten minutes); for a "
         f"signature, {_RENEW}",
     ),
-    "AuthorizationProtocolMismatch": Cause("the signature allows https only", "use an https endpoint"),
-    "AuthorizationResourceTypeMismatch": Cause(
+    "AuthorizationProtocolMismatch": StorageCause("the signature allows https only", "use an https endpoint"),
+    "AuthorizationResourceTypeMismatch": StorageCause(
         "the signature of the account does not allow containers and objects",
         "create a signature with the resource types container and object",
     ),
-    "AuthorizationServiceMismatch": Cause(
+    "AuthorizationServiceMismatch": StorageCause(
         "the signature is for another storage service", "create a signature for the Blob service"
     ),
-    "AuthorizationSourceIPMismatch": Cause(
+    "AuthorizationSourceIPMismatch": StorageCause(
         "the signature allows other addresses only", "create a signature without addresses, or with this cluster's"
     ),
-    "InvalidAuthenticationInfo": Cause(
+    "InvalidAuthenticationInfo": StorageCause(
         "the key, the signature or the token is malformed, or not valid for this account",
         "copy the connection string again; for an identity, check its tenant and client id, and the node's time (NTP)",
     ),
-    "KeyBasedAuthenticationNotPermitted": Cause(
+    "KeyBasedAuthenticationNotPermitted": StorageCause(
         "the account does not permit keys and signatures made from keys",
         "use workloadIdentity, or allow storage account key access in the configuration of the account",
     ),
-    "UnauthorizedBlobOverwrite": Cause("the signature may create blobs but not overwrite them", _RENEW),
+    "UnauthorizedBlobOverwrite": StorageCause("the signature may create blobs but not overwrite them", _RENEW),
     "AccountIsDisabled": _DISABLED,
     "InsufficientAccountPermissions": _DISABLED,
     # 404
-    "ContainerNotFound": Cause(
+    "ContainerNotFound": StorageCause(
         "the container does not exist", "create it, or use a credential that may create containers"
     ),
     # 409 and 412: the state of the blob or its container
-    "BlobImmutableDueToPolicy": Cause(
+    "BlobImmutableDueToPolicy": StorageCause(
         "an immutability policy or a legal hold protects the blob",
         "use a version-level policy, which allows overwrites, or a container without a policy",
     ),
     "BlobArchived": _ARCHIVED,
     "BlobBeingRehydrated": _ARCHIVED,
-    "BlobAlreadyExists": Cause("the blob exists", "find the program that writes blobs of this name"),
-    "ConditionNotMet": Cause("another program changed the blob", _STOP),
-    "ContainerBeingDeleted": Cause(
+    "BlobAlreadyExists": StorageCause("the blob exists", "find the program that writes blobs of this name"),
+    "ConditionNotMet": StorageCause("another program changed the blob", _STOP),
+    "ContainerBeingDeleted": StorageCause(
         "the container is being deleted", "wait until it is deleted, then it is created again; or set another container"
     ),
     "ContainerBeingDisabled": _DISABLED,
     "ContainerDisabled": _DISABLED,
-    "InvalidBlobType": Cause("the blob is not a block blob", _STOP),
-    "PendingCopyOperation": Cause("another program copies to the blob", "wait for the copy, or abort it"),
-    "SnapshotsPresent": Cause("the blob has snapshots", "delete the snapshots"),
+    "InvalidBlobType": StorageCause("the blob is not a block blob", _STOP),
+    "PendingCopyOperation": StorageCause("another program copies to the blob", "wait for the copy, or abort it"),
+    "SnapshotsPresent": StorageCause("the blob has snapshots", "delete the snapshots"),
     # 409 and 412: leases
     "LeaseAlreadyBroken": _BROKEN,
     "LeaseIsBreakingAndCannotBeAcquired": _BROKEN,
@@ -115,23 +115,23 @@ CAUSES: Mapping[str, Cause] = {
     "LeaseNotPresentWithLeaseOperation": _ENDED,
     # 500 and 503
     "InternalError": _SERVICE,
-    "OperationTimedOut": Cause("it did not complete the request in time", _SERVICE.remedy),
-    "ServerBusy": Cause(
+    "OperationTimedOut": StorageCause("it did not complete the request in time", _SERVICE.remedy),
+    "ServerBusy": StorageCause(
         "it limits the requests of the account",
         "raise sink.roll, or use another account for each consumer, or ask for a higher limit; requests are repeated",
     ),
     # 400
-    "InvalidHeaderValue": Cause(
+    "InvalidHeaderValue": StorageCause(
         "the account does not know the version of the storage API, or a part of a header",
         "on Azure Stack Hub and old services, set storageApiVersion to a version that the service supports",
     ),
-    "InvalidResourceName": Cause(
+    "InvalidResourceName": StorageCause(
         "the name of the container is invalid", "use 3 to 63 lower-case letters, digits and single hyphens"
     ),
 }
 
 
-def cause_of(error: StorageError) -> Cause | None:
+def cause_of(error: StorageError) -> StorageCause | None:
     """The cause of a failed request; None if its code is unknown or does not tell."""
     return CAUSES.get(error.code)
 

@@ -74,7 +74,7 @@ def read_secret(credential: Credential, form: str) -> str:
     return text
 
 
-def check_identity(credential: Credential, reason: Reason) -> None:
+def check_workload_identity(credential: Credential, reason: Reason) -> None:
     """Verify that workload identity is injected into this pod.
 
     Raises:

@@ -20,7 +20,7 @@ USER_FORM = "<user>:<password>"
 
 
 @dataclass(frozen=True)
-class Proxy:
+class EnvironmentProxy:
     """A proxy of the environment."""
 
     url: str = field(repr=False)  # may contain the password
@@ -54,7 +54,7 @@ def use_proxy(config: ProxyConfig | None) -> None:
     os.environ |= {"https_proxy": url, "http_proxy": url, "no_proxy": ",".join(config.no_proxy)}
 
 
-def proxy_for(scheme: str, host: str) -> Proxy | None:
+def proxy_for(scheme: str, host: str) -> EnvironmentProxy | None:
     """The proxy for a host; None: a direct connection.
 
     Args:
@@ -76,7 +76,7 @@ def proxy_for(scheme: str, host: str) -> Proxy | None:
         name = f"{scheme.upper()}_PROXY"
         raise Blocked(name, Reason.SPEC_INVALID, f"{name} must have the form http://<host>:<port>")
     user, password = (None if part is None else unquote(part) for part in (parts.username, parts.password))
-    return Proxy(url, parts.hostname, port, user, password)
+    return EnvironmentProxy(url, parts.hostname, port, user, password)
 
 
 def proxy_refusal(status: int, where: str, proxy: str) -> str:

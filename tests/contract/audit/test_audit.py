@@ -23,9 +23,9 @@ from eventconsumer_audit.read import audit
 from eventconsumer_host.batch.log import BatchLog, BatchState
 from eventconsumer_host.identity.records import Times, claim_chain
 from eventconsumer_host.identity.segments import current
-from eventconsumer_host.leader.retention import Retention
+from eventconsumer_host.leader.retention import FileRetention
 from eventconsumer_host.leader.tail import Tail, segments_of
-from eventconsumer_host.lease.layouts import checkpoint_store
+from eventconsumer_host.lease.layouts import lease_store
 from eventconsumer_host.lease.model import Checkpoint, Lease
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.sink.formats import files_of
@@ -92,7 +92,7 @@ class Drained:
         async def go(store: BlobStore, config: HostConfig) -> None:
             segments = await current(store, "shop/orders", INFO, CREATED)
             tail = Tail(segments_of(config, INFO, segments, store, utc_now), utc_now)
-            work = Retention(
+            work = FileRetention(
                 store,
                 config,
                 Limits(bytes=1),
@@ -144,7 +144,7 @@ async def commit(chain: Chain, encode: Any, start: int, identity: str) -> None:
 async def claim(store: BlobStore, config: HostConfig) -> str:
     """The identity of the chain, claimed as a host does."""
 
-    leases = checkpoint_store(config, INFO, store, boottime)  # nobody holds any
+    leases = lease_store(config, INFO, store, boottime)  # nobody holds any
     return await claim_chain(config, segment_id(INFO), leases, store, Times(lambda: CREATED, boottime))
 
 

@@ -12,7 +12,7 @@ from eventconsumer_host.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_host.lease.eventprocessorhost_store import EventProcessorHostStore
 from eventconsumer_host.lease.held import HeldLease
 from eventconsumer_host.lease.model import Checkpoint
-from eventconsumer_host.lease.store import CheckpointStore
+from eventconsumer_host.lease.store import LeaseStore
 from eventconsumer_storage.account import StorageAccount
 from eventconsumer_storage.async_blobs import AzureBlobStore, blob_service
 from eventconsumer_storage.errors import NotFound, Refused, StorageError, Unauthorized, Unavailable
@@ -55,14 +55,14 @@ async def blobs(location: BlobLocation) -> AsyncIterator[AzureBlobStore]:
     await store.close()
 
 
-async def held(store: CheckpointStore) -> HeldLease:
+async def held(store: LeaseStore) -> HeldLease:
     """Partition 0, acquired."""
     taken = await store.acquire((await store.list(["0"])).leases["0"], "host")
     assert taken is not None
     return HeldLease(store, taken)
 
 
-def stores(blobs: AzureBlobStore) -> dict[str, CheckpointStore]:
+def stores(blobs: AzureBlobStore) -> dict[str, LeaseStore]:
     """Both layouts."""
     return {
         "EventProcessorHost": EventProcessorHostStore(blobs, "", "$Default", 60, boottime),

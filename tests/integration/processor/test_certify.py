@@ -18,7 +18,7 @@ from azure.storage.blob import BlobServiceClient, ContainerSasPermissions, gener
 from eventconsumer_tools import cli
 from eventconsumer_tools.certify import events, storage
 from eventconsumer_tools.certify.command import certify, from_files, groups
-from eventconsumer_tools.certify.model import SLOW, Outcome
+from eventconsumer_tools.certify.model import SLOW, CheckOutcome
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
@@ -96,10 +96,10 @@ async def test_checks_that_wait(orders: Consumer) -> None:
     target = dataclasses.replace(target, token_seconds=2)
     report = await certify(target, lambda _: None)
     found = {each.check: each.outcome for each in report.results}
-    assert {found["lease-expired"], found["token-expiry"]} == {Outcome.PASSED}, report.results
+    assert {found["lease-expired"], found["token-expiry"]} == {CheckOutcome.PASSED}, report.results
     # Without --send, and without events, nothing is known about positions.
     without = {each.name for each in events.EVENTS}
-    assert {found[name] for name in without} == {Outcome.SKIPPED}
+    assert {found[name] for name in without} == {CheckOutcome.SKIPPED}
 
 
 def test_a_signature_of_one_container_uses_a_folder_of_it(orders: Consumer, azurite: AzuriteProcess) -> None:

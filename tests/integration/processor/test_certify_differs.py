@@ -17,8 +17,8 @@ from eventconsumer_storage.async_blobs import blob_service
 from eventconsumer_tools.certify import events, hub, storage
 from eventconsumer_tools.certify.command import certify, from_files, groups, judge
 from eventconsumer_tools.certify.hub import Namespace
-from eventconsumer_tools.certify.model import SEND, Outcome
-from eventconsumer_tools.certify.storage import Scratch
+from eventconsumer_tools.certify.model import SEND, CheckOutcome
+from eventconsumer_tools.certify.storage import CheckBlobs
 from tests.support.azurite import AzuriteProcess
 from tests.support.faultactions import Fail
 from tests.support.faultproxy import Action, FaultProxy, Handling, Match
@@ -26,7 +26,7 @@ from tests.support.servers import EmulatorProcess
 from tests.support.waiting import HANG_SECONDS
 
 GROUP = "certify"
-PASSED, DIFFERS, SKIPPED, FAILED = Outcome.PASSED, Outcome.DIFFERS, Outcome.SKIPPED, Outcome.FAILED
+PASSED, DIFFERS, SKIPPED, FAILED = CheckOutcome.PASSED, CheckOutcome.DIFFERS, CheckOutcome.SKIPPED, CheckOutcome.FAILED
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ NO_BLOBS = Body(200, b'<?xml version="1.0"?><EnumerationResults><Blobs/><NextMar
 
 
 @pytest.fixture
-async def place(proxy: FaultProxy, tmp_path: Path) -> AsyncIterator[Scratch]:
+async def place(proxy: FaultProxy, tmp_path: Path) -> AsyncIterator[CheckBlobs]:
     """A place for blobs, through the proxy."""
     secret = tmp_path / "storage"
     secret.write_text(proxy.connection_string)
@@ -88,7 +88,7 @@ async def place(proxy: FaultProxy, tmp_path: Path) -> AsyncIterator[Scratch]:
     assert left == []
 
 
-async def outcome(name: str, subject: Any) -> tuple[Outcome, str]:
+async def outcome(name: str, subject: Any) -> tuple[CheckOutcome, str]:
     """The outcome of one check."""
     everything: list[Any] = [*storage.ACCOUNT, *storage.FILES, *storage.LEASES, *groups()]
     return await judge(next(each for each in everything if each.name == name), subject)
@@ -121,13 +121,13 @@ async def outcome(name: str, subject: Any) -> tuple[Outcome, str]:
     ],
 )
 async def test_another_storage_service(
-    place: Scratch,
+    place: CheckBlobs,
     proxy: FaultProxy,
     check: str,
     match: Match,
     action: Action,
     skip: int,
-    expected: Outcome,
+    expected: CheckOutcome,
     seen: str,
 ) -> None:
     proxy.add(match, action, skip=skip)

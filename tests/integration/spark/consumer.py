@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.spec.spark import SparkOutput
 from eventconsumer_api.wire.batch import BatchJob, BatchManifest, manifest_name
 from eventconsumer_api.wire.identity import BatchFolder
 from eventconsumer_spark import Batch, WriteResult
@@ -29,7 +29,7 @@ class Consumer:
         """Freeze what was drained, as batch `number`; the next batch begins empty."""
         job = self.drained.freeze(number)
         self.drained.files.clear()
-        return job.model_copy(update={"output": Output(**{"path": job.output.path, **output})})
+        return job.model_copy(update={"output": SparkOutput(**{"path": job.output.path, **output})})
 
     def batch(self, job: BatchJob) -> Batch:
         """The batch as a program gets it."""

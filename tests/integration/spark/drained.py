@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from azure.storage.blob import ContainerClient
 
-from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.spec.spark import SparkOutput
 from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, Range, Totals, commit_name, manifest_name
 from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_host.sink.parquet import SCHEMA
@@ -112,7 +112,7 @@ class DrainedBatch:
             application=f"orders-5f1c9e0a-b{number}",
             number=number,
             sink=BlobLocation(container=self.container.container_name, prefix=PREFIX, credential=credential),
-            output=Output(path=f"abfs://{self.container.container_name}-out@{self.host}/results"),
+            output=SparkOutput(path=f"abfs://{self.container.container_name}-out@{self.host}/results"),
             allow_insecure_endpoints=True,
             parallel=parallel,
         )

@@ -11,7 +11,7 @@ from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_audit.container import StoreContainer
 from eventconsumer_audit.model import TableAudit
 from eventconsumer_host.batch.log import BatchLog, BatchState
-from eventconsumer_host.leader.retention import Retention
+from eventconsumer_host.leader.retention import FileRetention
 from eventconsumer_host.leader.tail import Segment, Tail
 from eventconsumer_host.lease.model import Checkpoint, Lease
 from eventconsumer_host.metrics import Metrics
@@ -80,7 +80,7 @@ def test_a_table_that_spark_changes_is_clean_and_files_are_removed_from_it(
 
         tail = Tail([Segment(ERA, lambda partition: Chain(store, "p", ERA, partition), utc_now)], utc_now)
         config = HostConfig.model_validate(CONFIG | {"table": {}})
-        retention = Retention(
+        retention = FileRetention(
             store, config, Limits(bytes=1), CHAIN, tail, batches=BatchLog(store, "p"), metrics=Metrics(), now=utc_now
         )
         leases = {"0": Lease("0", checkpoint=Checkpoint("59", 59))}

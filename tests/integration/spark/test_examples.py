@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.spec.spark import SparkOutput
 from eventconsumer_api.wire.batch import BatchCommit, BatchJob
 from eventconsumer_spark import WriteResult, streaming
 from eventconsumer_spark.errors import ConfigurationError, CountMismatchError
@@ -139,7 +139,7 @@ def test_a_stream_takes_each_file_once_even_before_its_batch(consumer: Consumer,
     with pytest.raises(CountMismatchError, match=r"the table has 0 rows of .*partition=1.*which has 10"):
         consumer.run(second, streaming.drain)
 
-    text = third.model_copy(update={"output": Output(path=third.output.path, body={"type": "Text"})})
+    text = third.model_copy(update={"output": SparkOutput(path=third.output.path, body={"type": "Text"})})
     with pytest.raises(ConfigurationError, match=r"body\.type: Binary"):
         consumer.run(text, streaming.drain)
 
@@ -188,7 +188,7 @@ def test_a_driver_killed_between_write_and_commit_leaves_nothing_to_be_seen(
     job = drained.freeze()
     if body:
         decoded = {"type": "Avro", "registry": {"type": "Confluent", "url": registry.url}}
-        job = job.model_copy(update={"output": Output(path=job.output.path, body=decoded)})
+        job = job.model_copy(update={"output": SparkOutput(path=job.output.path, body=decoded)})
     killed = driver(job, Path(__file__).with_name("killed.py"), env={"PROGRAM": str(program), "FUNCTION": function})
     assert killed.returncode == -9, killed.stdout
     assert found(rows(azurite, job)) == expected(drained.events), "written"

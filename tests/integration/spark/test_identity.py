@@ -8,7 +8,7 @@ import pytest
 from azure.storage.blob import BlobServiceClient, ContainerClient
 from deltalake import DeltaTable
 
-from eventconsumer_api.spec.spark import Output, OutputFormat
+from eventconsumer_api.spec.spark import OutputFormat, SparkOutput
 from eventconsumer_api.wire.batch import BatchJob, ReprocessOf
 from eventconsumer_api.wire.host_config import ResourceRef
 from eventconsumer_api.wire.identity import BatchFolder, OutputRecord
@@ -45,7 +45,7 @@ def billing(azurite: AzuriteProcess, service: BlobServiceClient, drained: Draine
     return DrainedBatch(service.create_container(azurite.container()), drained.host, drained.secret_file)
 
 
-def billing_job(billing: DrainedBatch, output: Output) -> BatchJob:
+def billing_job(billing: DrainedBatch, output: SparkOutput) -> BatchJob:
     """A batch of the other consumer, to be written to `output`."""
     job = billing.freeze(chain=OTHER)
     return job.model_copy(update={"chain": OTHER, "resource": BILLING, "application": "billing", "output": output})
@@ -125,7 +125,7 @@ def test_the_record_is_in_no_table_and_vacuum_leaves_it(
     table = DeltaTable(f"az://{container.container_name}/results", storage_options=options)
     assert table.to_pyarrow_table().num_rows == 60
 
-    folders = job.model_copy(update={"output": Output(path=f"{job.output.path}-2", format=OutputFormat.PARQUET)})
+    folders = job.model_copy(update={"output": SparkOutput(path=f"{job.output.path}-2", format=OutputFormat.PARQUET)})
     claim(folders)
     assert consumer.run(folders) == WriteResult(40)
     output = spark.read.parquet(folders.output.path)

@@ -7,7 +7,7 @@ import pytest
 from azure.storage.blob import BlobServiceClient
 from py4j.protocol import Py4JJavaError
 
-from eventconsumer_api.spec.spark import Output, OutputFormat
+from eventconsumer_api.spec.spark import OutputFormat, SparkOutput
 from eventconsumer_spark import WriteResult
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.job import write_batch
@@ -53,7 +53,7 @@ def test_events_whose_body_does_not_fit_are_beside_the_table_and_not_in_it(consu
     assert {row.id for row in table.select("body.id").collect()} == {0, 1, 2, 3, 4}
     assert {str(row.date) for row in table.select("date").distinct().collect()} == {"2026-01-02"}
     # The resource was edited before the next attempt: the batch stays as it was written, and nothing is lost.
-    edited = job.model_copy(update={"output": Output(path=job.output.path, partition_by_date=True)})
+    edited = job.model_copy(update={"output": SparkOutput(path=job.output.path, partition_by_date=True)})
     assert consumer.run(edited) == written
     assert table.count() == 7
     assert consumer.spark.read.parquet(folder).count() == 2
@@ -78,7 +78,7 @@ def test_parquet_is_a_folder_a_batch_and_a_retry_replaces_it_with_its_quarantine
     assert set(output.columns) >= {"batch", "date", "body"}
     assert output.select("body").distinct().collect() == [("text",)]
     # As bytes all of them fit: nothing is left of the quarantine.
-    edited = job.model_copy(update={"output": Output(path=job.output.path, format=OutputFormat.PARQUET)})
+    edited = job.model_copy(update={"output": SparkOutput(path=job.output.path, format=OutputFormat.PARQUET)})
     assert consumer.run(edited) == WriteResult(10)
     assert not list(list_files(consumer.spark, folder))
 

@@ -10,7 +10,7 @@ from eventconsumer_api.wire.capture import UNDECODED
 from eventconsumer_host.errors import HubUnreachable, LinkStolen, PositionRefused
 from eventconsumer_host.source.batch import EventBatch
 from eventconsumer_host.source.hub import HubInfo, PartitionInfo
-from eventconsumer_host.source.rows import EventRows, Kind
+from eventconsumer_host.source.rows import EventRows, PropertyKind
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 NO_EVENTS = EventBatch.of(EventRows())  # most answers; to make one takes long
@@ -203,12 +203,12 @@ def append_event(
     rows.bodies.append(body)
     rows.properties.keys.append("number")
     rows.properties.values.append(str(number))
-    rows.properties.kinds.append(Kind.INTEGER)
+    rows.properties.kinds.append(PropertyKind.INTEGER)
     rows.properties.ends.append(len(rows.properties.keys))
     if undecoded:
         rows.system_properties.keys.append(UNDECODED)
         rows.system_properties.values.append("cause")
-        rows.system_properties.kinds.append(Kind.TEXT)
+        rows.system_properties.kinds.append(PropertyKind.TEXT)
     rows.system_properties.ends.append(len(rows.system_properties.keys))
     rows.content_types.append(None)
     rows.message_ids.append(None)

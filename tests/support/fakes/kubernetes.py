@@ -13,7 +13,7 @@ from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_api.kube.labels import FIELD_MANAGER
 from eventconsumer_operator.errors import Changed, Gone, OperatorError, Refused
 from eventconsumer_operator.kube.api import Keep
-from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing, install_hint, kind_of, name_of
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, ObjectList, install_hint, kind_of, name_of
 from eventconsumer_operator.kube.store import Store
 
 Where = tuple[Kind, str, str]
@@ -115,7 +115,7 @@ class FakeKubernetes:
         labels: Mapping[str, str] | None = None,
         keep: Keep | None = None,
         fields: Mapping[str, str] | None = None,
-    ) -> Listing:
+    ) -> ObjectList:
         """See `Api`; without `keep`, objects are whole."""
         self._maybe_fail("list", None)
         self.reads["list"] += 1
@@ -127,7 +127,7 @@ class FakeKubernetes:
             for each in listing.items
             if all(str(_at(each, path)) == value for path, value in (fields or {}).items())
         ]
-        return Listing(tuple(selected if keep is None else map(keep, selected)), listing.version)
+        return ObjectList(tuple(selected if keep is None else map(keep, selected)), listing.version)
 
     async def apply(self, manifest: Manifest) -> Manifest:
         """See `Api`."""
@@ -220,7 +220,7 @@ class FakeKubernetes:
         self._applied[where, subresource] = copy.deepcopy(manifest)
         return copy.deepcopy(result)
 
-    def _listing(self, kind: Kind, namespace: str, labels: Mapping[str, str]) -> Listing:
+    def _listing(self, kind: Kind, namespace: str, labels: Mapping[str, str]) -> ObjectList:
         items = tuple(
             copy.deepcopy(manifest)
             for (each, place, _), manifest in sorted(self._objects.items(), key=lambda item: item[0][2])
@@ -228,7 +228,7 @@ class FakeKubernetes:
             and namespace in {"", place}
             and labels.items() <= manifest["metadata"].get("labels", {}).items()
         )
-        return Listing(items, str(self._version))
+        return ObjectList(items, str(self._version))
 
     def _tell(self, event: str, manifest: Manifest) -> None:
         for watcher in self.watchers:

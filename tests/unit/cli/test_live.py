@@ -11,7 +11,7 @@ from eventconsumer_cli import output
 from eventconsumer_cli.commands import top
 from eventconsumer_cli.errors import ClusterError
 from eventconsumer_cli.kube.kinds import POD
-from eventconsumer_cli.kube.reports import Hosts
+from eventconsumer_cli.kube.reports import HostPods
 from eventconsumer_cli.output import Output, table
 from eventconsumer_cli.rates import Rates, total
 from eventconsumer_cli.session import Options, Session
@@ -108,7 +108,7 @@ def test_a_number_that_nobody_knows_is_no_zero(monkeypatch: pytest.MonkeyPatch) 
 
 
 def look(seconds: float, events: int, owner: str = "orders-host-0") -> Look:
-    hosts = Hosts({owner: pod(owner)}, {owner: report(owner, "0", events=events)})
+    hosts = HostPods({owner: pod(owner)}, {owner: report(owner, "0", events=events)})
     return Look(consumer(), hosts, NOW + timedelta(seconds=seconds))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from eventconsumer_host.prune.tombstones import Content, Doomed, replace_with_tombstone
+from eventconsumer_host.prune.tombstones import CapturedContent, Doomed, replace_with_tombstone
 from eventconsumer_host.sink.capture import CaptureChain
 from eventconsumer_host.sink.slots import Chain, Draft, Slot
 from eventconsumer_host.source.hub import HubInfo
@@ -34,7 +34,7 @@ async def tombstone(blobs: BlobStore, files: Chain, slot: Slot) -> bool:
     if slot.path == info.name:
         file = Doomed(info.name, slot.etag)
     else:
-        file = Doomed(info.name, info.etag, Content(slot.path, slot.etag))
+        file = Doomed(info.name, info.etag, CapturedContent(slot.path, slot.etag))
     return await replace_with_tombstone(blobs, file, NOON)
 
 

@@ -15,11 +15,11 @@ from eventconsumer_api.wire.host_config import HostConfig, NoticesConfig
 from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_api.wire.identity import pod_of
 from eventconsumer_host.leader.leader import Leader
-from eventconsumer_host.leader.notices import Receiver
+from eventconsumer_host.leader.notices import NoticeReceiver
 from eventconsumer_host.leader.tail import Segment
-from eventconsumer_host.lease.layouts import checkpoint_store
+from eventconsumer_host.lease.layouts import lease_store
 from eventconsumer_host.metrics import Metrics
-from eventconsumer_host.notice.endpoint import Endpoint
+from eventconsumer_host.notice.endpoint import NoticeEndpoint
 from eventconsumer_host.partition.dependencies import PumpDependencies
 from eventconsumer_host.partition.manager import PartitionManager, scan_pause
 from eventconsumer_host.partition.operator_messages import OperatorMessages
@@ -72,7 +72,7 @@ class Fleet:
     hosts: dict[str, "Running"] = field(default_factory=dict)
     leading: bool = False  # hosts elect a leader, too
     earlier: list[str] = field(default_factory=list)  # segments of segments that have ended, the oldest first
-    endpoint: Callable[[NoticesConfig], Receiver] | None = None  # of notices; None: no notices
+    endpoint: Callable[[NoticesConfig], NoticeReceiver] | None = None  # of notices; None: no notices
     retention: dict[str, Any] | None = None
     lease_seconds: int = 30
     storage_seconds: float = 0.0  # that a request takes
@@ -110,7 +110,7 @@ class Fleet:
             offload=inline,
             confined=Here(),
         )
-        store = checkpoint_store(config, info, leases or self._far(self.leases, self.storage_seconds), virtual_clock)
+        store = lease_store(config, info, leases or self._far(self.leases, self.storage_seconds), virtual_clock)
         key_file = Path(__file__) if self.telling else None  # any file: it is never used
         news = OperatorMessages("shop/orders", key_file, work.metrics, virtual_clock, lambda: CREATED)
         manager = PartitionManager(work, store, self.chain, news)
@@ -139,7 +139,7 @@ class Fleet:
                 Segment(name, partial(self.chain, segment=name), work.now) for name in (*self.earlier, segment_id(INFO))
             ],
             partitions=manager,
-            endpoint=self.endpoint or Endpoint,
+            endpoint=self.endpoint or NoticeEndpoint,
         )
 
     def tell(self, hosts: int, *, ready: tuple[str, ...] = (), gone: tuple[str, ...] = ()) -> None:

@@ -13,7 +13,7 @@ from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host.lease.held import HeldLease
-from eventconsumer_host.lease.layouts import checkpoint_store
+from eventconsumer_host.lease.layouts import lease_store
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.partition.dependencies import Encoder, Handling, PumpDependencies
 from eventconsumer_host.partition.pump import Pump, PumpEnd
@@ -76,7 +76,7 @@ class Stage:
             info = replace(info, created_at=self.segments[-1].hub.created_at)
             encoder, chain_of = files_of(config, info, self.segments[-1], self.sink)
             chain = chain_of("0")
-        store = checkpoint_store(config, info, self.leases, virtual_clock)
+        store = lease_store(config, info, self.leases, virtual_clock)
         lease = (await store.list(["0"])).leases["0"]
         taken = await store.acquire(lease, owner)
         assert taken is not None

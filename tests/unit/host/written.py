@@ -20,7 +20,7 @@ from eventconsumer_host.source import sdk
 from eventconsumer_host.source.batch import EventBatch
 from eventconsumer_host.source.columns import to_batch
 from eventconsumer_host.table import checkpoint_file
-from eventconsumer_host.table.delta import Registration, TablePartition, new_table
+from eventconsumer_host.table.delta import TableCommit, TablePartition, new_table
 from tests.unit.host.sink.messages import message
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -76,7 +76,7 @@ def registered() -> bytes:
         Slot(f"{root}segment=0123456789abcdef/partition=3/from={7:020d}.parquet", *facts, enqueued=enqueued),
         Slot(f"{root}segment=0123456789abcdef/partition=3/from={9:020d}.parquet", *facts, dropped=1),
     )
-    return Registration("c", {place: slots}, 2, 4).content(root, NOON)
+    return TableCommit("c", {place: slots}, 2, 4).content(root, NOON)
 
 
 def checkpoint() -> bytes:

@@ -26,7 +26,7 @@ from eventconsumer_api.shared.console import Console
 from eventconsumer_api.shared.logs import configure
 from eventconsumer_api.shared.terminal import clean_line
 from eventconsumer_cli.commands.status import details, overview
-from eventconsumer_cli.kube.reports import Hosts
+from eventconsumer_cli.kube.reports import HostPods
 from eventconsumer_cli.view import Look
 from eventconsumer_operator.conditions.events import changes, event
 from eventconsumer_operator.conditions.status import make_status, wire
@@ -444,7 +444,7 @@ def shown(world: World, field: Field, value: str, key: str, log: io.StringIO) ->
     }
     screen = io.StringIO()
     console = Console(file=screen, width=10_000)  # no line is folded
-    look = Look(resource, Hosts(), NOW)
+    look = Look(resource, HostPods(), NOW)
     for part in (*overview([look], with_namespace=True), *details(look)):
         console.print(part)
     log.truncate(log.seek(0))

@@ -10,7 +10,7 @@ from eventconsumer_api.v1alpha1.status import Condition, EventConsumerStatus, Ho
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import resource_of
 from eventconsumer_operator.kube.workqueue import WorkQueue
-from eventconsumer_operator.metrics import QueueState, Resources
+from eventconsumer_operator.metrics import QueueState, ResourceGauges
 from tests.support.fakes.virtual import virtual
 from tests.unit.operator.worlds import KEY, NOW
 
@@ -37,7 +37,7 @@ def status(ready: str, lag: LagStatus) -> EventConsumerStatus:
 
 def test_metrics_of_a_resource_match_its_status_and_end_with_it() -> None:
     registry = CollectorRegistry()
-    resources = Resources(registry)
+    resources = ResourceGauges(registry)
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(f"eventconsumer_resource_{name}", PLACE | labels)

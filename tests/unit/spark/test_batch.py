@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.kube.labels import BATCH_JOB_ENV
-from eventconsumer_api.spec.spark import IN_FLIGHT_MAX, Output
+from eventconsumer_api.spec.spark import IN_FLIGHT_MAX, SparkOutput
 from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, Range, ReprocessOf, Totals, manifest_name
 from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_spark.attempt.attempt import begin
@@ -32,7 +32,7 @@ JOB = BatchJob(
         prefix=PREFIX,
         credential=Credential(field="spec.sink.x", secret="s", key="k", connection_string_file="/nowhere/k"),
     ),
-    output=Output(path="abfss://results@shop.blob.core.windows.net/orders"),
+    output=SparkOutput(path="abfss://results@shop.blob.core.windows.net/orders"),
 )
 PATHS = [f"{PREFIX}/segment=1/partition=0/from={n:020d}.parquet" for n in (0, 10)]
 

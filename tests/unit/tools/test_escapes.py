@@ -39,7 +39,7 @@ from eventconsumer_tools.commands.model import (
     LeasesReport,
     PlanReport,
 )
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import show
 
 ATTACK = "\x1b[2J\x1b]0;owned\x07\r\x9b31m\x1b[8m\u202egnp\u2066\u2028\x7f[red]x[/]\nFORGED"
@@ -107,7 +107,7 @@ def test_a_table_shows_text_and_no_sequences(
         monkeypatch.setenv("TTY_COMPATIBLE", "1")  # as kubectl-eventconsumer sets it
     monkeypatch.setenv("COLUMNS", "900")  # so that no cell is folded
     monkeypatch.setattr(tools, "_WIDTH", 900)
-    show(attacked(kind), Output.TABLE, table, lines=kind in MANY_LINES)
+    show(attacked(kind), PrintFormat.TABLE, table, lines=kind in MANY_LINES)
     shown = capsys.readouterr().out
     assert (clean_but_styles if terminal else clean)(shown) == shown
     assert kind in MANY_LINES or [line for line in shown.splitlines() if line.lstrip(" │┃").startswith("FORGED")] == []
@@ -121,7 +121,7 @@ def test_documents_escape_the_text_and_keep_it(
 ) -> None:
     document = attacked(kind)
     wanted = document.model_dump(mode="json", by_alias=True)
-    for output, read in ((Output.JSON, json.loads), (Output.YAML, yaml.safe_load)):
+    for output, read in ((PrintFormat.JSON, json.loads), (PrintFormat.YAML, yaml.safe_load)):
         show(document, output, lambda *_: None)
         shown = capsys.readouterr().out
         assert clean(shown) == shown and shown.isascii()

@@ -14,7 +14,7 @@ from eventconsumer_api.resource.remedies import Severity, worst
 from eventconsumer_api.shared.plurals import plural
 from eventconsumer_api.spec.conditions import ConditionType
 from eventconsumer_cli.commands.status import names, state
-from eventconsumer_cli.kube.reports import Hosts
+from eventconsumer_cli.kube.reports import HostPods
 from eventconsumer_cli.output import BAD, DIM, GOOD, TITLE, WARN, table
 from eventconsumer_cli.rates import WINDOW_SECONDS
 from eventconsumer_cli.session import Session
@@ -110,7 +110,7 @@ class Consumers:
         """
         found = self._session.consumers()
         self._now = datetime.now(UTC)
-        looks = [Look(each, Hosts(), self._now) for each in found]
+        looks = [Look(each, HostPods(), self._now) for each in found]
         now = self._now.timestamp()
         events = {(look.namespace, look.name): look.status.drained.events for look in looks}
         self._events.append((now, events))

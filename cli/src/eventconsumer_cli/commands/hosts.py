@@ -12,7 +12,7 @@ from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, GOOD, WARN, table
 from eventconsumer_cli.session import Session
 from eventconsumer_cli.text import age, count
-from eventconsumer_cli.view import Host
+from eventconsumer_cli.view import HostPod
 
 _HEADERS = ("host", "ready", "state", "partitions", "events", "files", "restarts", "age", "node")
 _NUMBERS = ("events", "files", "restarts", "age")
@@ -35,7 +35,7 @@ def hosts(session: Session, name: ConsumerName = None) -> None:
         session.out.note(look.hosts.trouble, WARN)
 
 
-def view(found: Sequence[Host], now: datetime) -> Iterator[RenderableType]:
+def view(found: Sequence[HostPod], now: datetime) -> Iterator[RenderableType]:
     """The table, with the problems below it."""
     yield table(_HEADERS, [_row(each, now) for each in found], right=_NUMBERS, fold=("host", "node", "partitions"))
     for host in found:
@@ -43,7 +43,7 @@ def view(found: Sequence[Host], now: datetime) -> Iterator[RenderableType]:
             yield Text.assemble((f"{host.name}: ", BAD), f"{problem.reason}: {problem.field}: {problem.message}")
 
 
-def _row(host: Host, now: datetime) -> list[str | Text | None]:
+def _row(host: HostPod, now: datetime) -> list[str | Text | None]:
     report = host.report
     owned = report.partitions if report else ()
     return [

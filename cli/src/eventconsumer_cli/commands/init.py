@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from eventconsumer_api.commands import CHECK, Output
+from eventconsumer_api.commands import CHECK, PrintFormat
 from eventconsumer_api.kube.labels import HOST_SERVICE_ACCOUNT
 from eventconsumer_cli.doctor import sharing
 from eventconsumer_cli.doctor.findings import Finding, Level, exit_code, view
@@ -173,7 +173,7 @@ def _look_inside(session: Session, resource: dict[str, Any], image: str | None) 
     )
     with place as tool:
         findings: list[Finding] = checks(
-            tool, CHECK.arguments(config_json="-", output=Output.JSON), config.to_json().encode()
+            tool, CHECK.arguments(config_json="-", output=PrintFormat.JSON), config.to_json().encode()
         )
     for line in view([replace(each, consumer=resource["metadata"]["name"]) for each in findings]):
         session.out.err.print(line)

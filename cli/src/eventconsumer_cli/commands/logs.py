@@ -9,7 +9,7 @@ import typer
 from eventconsumer_api.kube import labels
 from eventconsumer_cli.commands.partitions import look_at
 from eventconsumer_cli.errors import ClusterError, Failed, NotFound
-from eventconsumer_cli.follow import Follower
+from eventconsumer_cli.follow import LogFollower
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER
 from eventconsumer_cli.loglines import LogLine, parse
 from eventconsumer_cli.options import ConsumerName
@@ -71,7 +71,7 @@ def _follow(  # noqa: PLR0917 - what the command was told
     tail: int | None,
     since: int | None,
 ) -> None:
-    follower = Follower(session.cluster, look.namespace, labels.COMPONENT_HOST)
+    follower = LogFollower(session.cluster, look.namespace, labels.COMPONENT_HOST)
     for pod in wanted:
         follower.read(pod, tail=tail, since=since)
     while True:

@@ -15,7 +15,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from eventconsumer_api.kube.kinds import Manifest
-from eventconsumer_api.resource.capacity import DAY_SECONDS, MONTH_SECONDS, Plan, Prices
+from eventconsumer_api.resource.capacity import DAY_SECONDS, MONTH_SECONDS, CapacityPlan, Prices
 from eventconsumer_api.resource.capacity import plan as plan_for
 from eventconsumer_api.shared.plurals import plural
 from eventconsumer_api.v1alpha1 import KIND, EventConsumerSpec
@@ -149,7 +149,7 @@ def _measured(
     return look.consumer, known, events
 
 
-def _document(name: str, made: Plan, costs: Mapping[str, float]) -> dict[str, Any]:
+def _document(name: str, made: CapacityPlan, costs: Mapping[str, float]) -> dict[str, Any]:
     load = made.load
     return {
         "name": name or None,
@@ -182,7 +182,7 @@ def _document(name: str, made: Plan, costs: Mapping[str, float]) -> dict[str, An
     }
 
 
-def _view(name: str, made: Plan, costs: Mapping[str, float], kept_days: float) -> Iterator[RenderableType]:
+def _view(name: str, made: CapacityPlan, costs: Mapping[str, float], kept_days: float) -> Iterator[RenderableType]:
     load = made.load
     yield Text(
         f"{name or 'consumer'}: {rate(load.rate)} events per second of {size(load.event_bytes)}, "
@@ -199,7 +199,7 @@ def _view(name: str, made: Plan, costs: Mapping[str, float], kept_days: float) -
     )
 
 
-def _lines(made: Plan) -> Iterator[tuple[str, str]]:
+def _lines(made: CapacityPlan) -> Iterator[tuple[str, str]]:
     load = made.load
     enough = "" if load.hosts >= made.needed_hosts else f"; the load needs {made.needed_hosts}"
     more = f"; {made.needed_hosts} can carry it" if load.hosts > made.needed_hosts else ""
@@ -222,7 +222,7 @@ def _lines(made: Plan) -> Iterator[tuple[str, str]]:
     yield "hub", f"{plural(made.units, 'throughput unit')} for one reader"
 
 
-def _limits(made: Plan) -> Iterator[RenderableType]:
+def _limits(made: CapacityPlan) -> Iterator[RenderableType]:
     yield Text("")
     rows = [[each.name, f"{each.share:.1%}", f"{each.used:,.4g} of {each.limit:,.5g}"] for each in made.limits]
     yield table(("limit", "used", "amount"), rows, right=("used",))

@@ -14,7 +14,7 @@ from eventconsumer_api.shared.plurals import plural
 from eventconsumer_api.spec.conditions import ConditionType
 from eventconsumer_api.v1alpha1.status import Condition, RetentionStatus
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, name_of
-from eventconsumer_cli.kube.reports import Hosts, read
+from eventconsumer_cli.kube.reports import HostPods, read
 from eventconsumer_cli.options import ConsumerName
 from eventconsumer_cli.output import BAD, DIM, GOOD, TITLE, WARN, table
 from eventconsumer_cli.session import Session
@@ -33,7 +33,7 @@ def status(session: Session, name: ConsumerName = None) -> None:
         session.out.show(consumer, lambda: details(look), names([consumer]))
         return
     found = session.consumers()
-    looks = [Look(consumer, Hosts(), now) for consumer in found]
+    looks = [Look(consumer, HostPods(), now) for consumer in found]
     session.out.show(
         {"apiVersion": "v1", "kind": "List", "items": found},
         lambda: overview(looks, with_namespace=session.options.all_namespaces),

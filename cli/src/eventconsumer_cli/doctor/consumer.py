@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from eventconsumer_api.commands import CHECK, Output
+from eventconsumer_api.commands import CHECK, PrintFormat
 from eventconsumer_api.kube import labels
 from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.spec.programs import Reference, references
-from eventconsumer_api.spec.spark import Application
+from eventconsumer_api.spec.spark import SparkProgram
 from eventconsumer_api.v1alpha1 import Processing
 from eventconsumer_cli.doctor import registry
 from eventconsumer_cli.doctor.findings import Finding, Level
@@ -116,11 +116,11 @@ def inputs(cluster: Cluster, consumer: Manifest) -> Iterator[Finding]:
     """Whether the ConfigMaps and Secrets of a handler or Spark program, and their keys, exist; values are not read."""
     spec = consumer["spec"]
     spark = spec.get("spark", {"enabled": False})
-    programs: list[tuple[str, type[Processing | Application], Any]] = [
+    programs: list[tuple[str, type[Processing | SparkProgram], Any]] = [
         ("spec.processing", Processing, spec.get("processing"))
     ]
     if spark.get("enabled", True):
-        programs.append(("spec.spark.application", Application, spark.get("application")))
+        programs.append(("spec.spark.application", SparkProgram, spark.get("application")))
     for path, model, written in programs:
         try:
             found = model.model_validate(written or {})
@@ -191,6 +191,6 @@ def inside(toolbox: Toolbox, consumer: Manifest) -> list[Finding]:
     """Findings from a pod with the consumer's configuration and credentials."""
     try:
         with toolbox.at(consumer) as tool:
-            return checks(tool, CHECK.arguments(output=Output.JSON))
+            return checks(tool, CHECK.arguments(output=PrintFormat.JSON))
     except CliError as error:
         return [Finding("inside", Level.WARNING, f"no pod could run the checks: {error}", error.remedy)]

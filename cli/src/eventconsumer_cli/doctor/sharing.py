@@ -51,7 +51,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Leases:
+class SharedLeases:
     """Location of leases."""
 
     account: Named
@@ -72,7 +72,7 @@ class Leases:
 
 
 @dataclass(frozen=True)
-class Places:
+class SharedPlaces:
     """The storage locations of a consumer.
 
     Attributes:
@@ -85,7 +85,7 @@ class Places:
     """
 
     about: str
-    leases: Leases
+    leases: SharedLeases
     account: Named
     container: str
     prefix: str
@@ -114,7 +114,7 @@ def look(cluster: Cluster, consumers: Sequence[Manifest], scope: str) -> Iterato
     yield from judge([*_places(own.values())], [*_places(others.values())], where)
 
 
-def judge(own: Sequence[Places], others: Sequence[Places], where: str) -> Iterator[Finding]:
+def judge(own: Sequence[SharedPlaces], others: Sequence[SharedPlaces], where: str) -> Iterator[Finding]:
     """Findings for shared locations; one positive finding for each consumer that shares none.
 
     Args:
@@ -132,7 +132,7 @@ def judge(own: Sequence[Places], others: Sequence[Places], where: str) -> Iterat
         yield from found
 
 
-def places(consumer: Manifest) -> Places:
+def places(consumer: Manifest) -> SharedPlaces:
     """The storage locations of a consumer.
 
     Raises:
@@ -146,9 +146,9 @@ def places(consumer: Manifest) -> Places:
         host, name = host or reported.namespace, name or reported.name
     key = _secret(namespace, hub.authentication)
     output = spec.spark.output if spec.spark and spec.spark.enabled else None
-    return Places(
+    return SharedPlaces(
         about=_about(consumer),
-        leases=Leases(
+        leases=SharedLeases(
             account=_account(namespace, leases.storage_account_url, leases.authentication),
             container=leases.container,
             prefix=leases.prefix,
@@ -164,7 +164,7 @@ def places(consumer: Manifest) -> Places:
     )
 
 
-def _pair(one: Places, other: Places) -> Iterator[Finding]:
+def _pair(one: SharedPlaces, other: SharedPlaces) -> Iterator[Finding]:
     def finding(level: Level, what: str, remedy: str) -> Finding:
         shares = "shares" if level is Level.BROKEN else "may share (values in Secrets are unknown)"
         return Finding(CHECK, level, f"{one.about} {shares} with {other.about} {what}", remedy, consumer=one.about)
@@ -192,7 +192,7 @@ def _pair(one: Places, other: Places) -> Iterator[Finding]:
             yield finding(Level.BROKEN, what, "set another spec.spark.output.path for one of them")
 
 
-def _same_leases(one: Leases, other: Leases) -> bool | None:
+def _same_leases(one: SharedLeases, other: SharedLeases) -> bool | None:
     if one.layout is not other.layout:
         return False
     hub = _both(one.hub_namespace.same(other.hub_namespace), one.hub.same(other.hub))
@@ -208,7 +208,7 @@ def _same_leases(one: Leases, other: Leases) -> bool | None:
     return None if explicit.count("/") == 2 and group else False  # a default is <namespace>/<hub>/
 
 
-def _same_group(one: Leases, other: Leases) -> bool | None:
+def _same_group(one: SharedLeases, other: SharedLeases) -> bool | None:
     """Whether both read one hub in one consumer group: Event Hubs compares the names without case."""
     hub = _both(one.hub_namespace.same(other.hub_namespace), one.hub.same(other.hub))
     return _both(hub, one.group.lower() == other.group.lower())
@@ -254,7 +254,7 @@ def _output(path: str) -> tuple[str, str, str]:
     return host.partition(".")[0].lower(), container, url.path.strip("/")
 
 
-def _places(consumers: Iterable[Manifest]) -> Iterator[Places]:
+def _places(consumers: Iterable[Manifest]) -> Iterator[SharedPlaces]:
     for consumer in consumers:
         try:
             yield places(consumer)

@@ -20,7 +20,7 @@ _AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Hosts:
+class HostPods:
     """The host pods of one consumer.
 
     Attributes:
@@ -49,7 +49,7 @@ def host_selector(consumer: Manifest) -> dict[str, str]:
     return {labels.LABEL_CONSUMER: name_of(consumer), labels.LABEL_COMPONENT: labels.COMPONENT_HOST}
 
 
-def read(cluster: Cluster, consumer: Manifest, *, ask: bool = True) -> Hosts:
+def read(cluster: Cluster, consumer: Manifest, *, ask: bool = True) -> HostPods:
     """Find the hosts and ask all of them.
 
     Failures are reported in `trouble` and not raised: the resource's status is still available.
@@ -63,9 +63,9 @@ def read(cluster: Cluster, consumer: Manifest, *, ask: bool = True) -> Hosts:
     try:
         pods = {name_of(pod): pod for pod in cluster.list(POD, namespace, host_selector(consumer))}
     except Forbidden as error:
-        return Hosts(trouble=str(error))
+        return HostPods(trouble=str(error))
     if not ask:
-        return Hosts(pods)
+        return HostPods(pods)
     running = [name for name, pod in sorted(pods.items()) if pod.get("status", {}).get("phase") == "Running"]
     reports: dict[str, HostReport] = {}
     troubles: list[str] = []
@@ -85,4 +85,4 @@ def read(cluster: Cluster, consumer: Manifest, *, ask: bool = True) -> Hosts:
             else:
                 troubles.append(" ".join(filter(None, (f"{answer}.", answer.remedy))))
     more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
-    return Hosts(pods, reports, troubles[0] + more if troubles else "")
+    return HostPods(pods, reports, troubles[0] + more if troubles else "")

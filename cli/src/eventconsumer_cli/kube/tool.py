@@ -16,7 +16,7 @@ _NOT_THERE = (b"No such command", b"No module named eventconsumer_")
 
 
 @dataclass(frozen=True)
-class Place:
+class ToolContainer:
     """A container that can run programs of the host image."""
 
     namespace: str
@@ -26,7 +26,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProgramResult:
     """The result of a program.
 
     Attributes:
@@ -43,7 +43,7 @@ class Answer:
 class Tool:
     """A program of the host image, or of another one, in one container."""
 
-    def __init__(self, shell: Shell, place: Place, program: Sequence[str] = (PROGRAM,)) -> None:
+    def __init__(self, shell: Shell, place: ToolContainer, program: Sequence[str] = (PROGRAM,)) -> None:
         """Run `program` by `shell` in `place`."""
         self.place = place
         self._shell = shell
@@ -57,7 +57,7 @@ class Tool:
         environment: dict[str, str] | None = None,
         show: bool = False,
         quiet: bool = False,
-    ) -> Answer:
+    ) -> ProgramResult:
         """Run it until it ends.
 
         Args:
@@ -94,7 +94,7 @@ class Tool:
             out.end()
             err.end()
         self._judge(code, bytes(errors), arguments)
-        return Answer(code, bytes(output), bytes(errors))
+        return ProgramResult(code, bytes(output), bytes(errors))
 
     def _judge(self, code: int, errors: bytes, arguments: Sequence[str]) -> None:
         """Raise for exit codes that are not results of the program."""

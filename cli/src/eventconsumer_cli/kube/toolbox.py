@@ -20,7 +20,7 @@ from eventconsumer_cli.kube import toolpod
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.kube.exec import Shell
 from eventconsumer_cli.kube.kinds import POD, STATEFUL_SET, is_ready, name_of, namespace_of
-from eventconsumer_cli.kube.tool import Place, Tool
+from eventconsumer_cli.kube.tool import Tool, ToolContainer
 
 LIFETIME_SECONDS = 3600
 START_SECONDS = 180.0
@@ -62,7 +62,7 @@ class Toolbox:
         *,
         new_pod: bool = False,
         seconds: int = LIFETIME_SECONDS,
-        memory: toolpod.Memory | None = None,
+        memory: toolpod.PodMemory | None = None,
     ) -> Iterator[Tool]:
         """The tool of a consumer's hosts.
 
@@ -147,7 +147,7 @@ class Toolbox:
             yield Tool(self.shell, place, program)
 
     @contextlib.contextmanager
-    def _made(self, manifest: Manifest, like: dict[str, str], why: str = "no host runs") -> Iterator[Place]:
+    def _made(self, manifest: Manifest, like: dict[str, str], why: str = "no host runs") -> Iterator[ToolContainer]:
         namespace, name = namespace_of(manifest), name_of(manifest)
         spec = manifest["spec"]
         images = [str(each["image"]) for each in (*spec["containers"], *spec.get("initContainers", ()))]
@@ -161,7 +161,7 @@ class Toolbox:
             try:
                 self._create(manifest, why)
                 self._wait(namespace, name)
-                yield Place(namespace, name, toolpod.CONTAINER, images[0])
+                yield ToolContainer(namespace, name, toolpod.CONTAINER, images[0])
             finally:
                 with undisturbed():
                     self._remove(namespace, name)
@@ -218,7 +218,7 @@ class Toolbox:
                     self.cluster.delete(POD, namespace, name_of(pod))
 
 
-def ready_host(cluster: Cluster, consumer: Manifest) -> Place | None:
+def ready_host(cluster: Cluster, consumer: Manifest) -> ToolContainer | None:
     """A ready host pod; None if there is none."""
     name = name_of(consumer)
     wanted = {
@@ -236,5 +236,5 @@ def ready_host(cluster: Cluster, consumer: Manifest) -> Place | None:
             image = next(
                 (each["image"] for each in pod["spec"]["containers"] if each["name"] == labels.COMPONENT_HOST), ""
             )
-            return Place(namespace_of(consumer), name_of(pod), labels.COMPONENT_HOST, image)
+            return ToolContainer(namespace_of(consumer), name_of(pod), labels.COMPONENT_HOST, image)
     return None

@@ -31,7 +31,7 @@ _OF_HOSTS = (labels.POD_NAME_ENV, labels.POD_UID_ENV)
 
 
 @dataclass(frozen=True)
-class Memory:
+class PodMemory:
     """The memory of a pod that has more to do than a host's tools."""
 
     request: str
@@ -40,7 +40,7 @@ class Memory:
 
 # Two children of 150 MiB each parse files; the audit of a Delta table with a million files takes 300 MiB, and the files
 # that are being read 100 MiB.
-DEEP_MEMORY = Memory("256Mi", "1Gi")
+DEEP_MEMORY = PodMemory("256Mi", "1Gi")
 _NOT_FOR_TOOLS = (
     "ports",
     "startupProbe",
@@ -69,7 +69,7 @@ def tool_labels(consumer: str = "", component: str = labels.COMPONENT_TOOL) -> d
 
 
 def of_consumer(
-    consumer: Manifest, stateful_set: Manifest, suffix: str, seconds: int, memory: Memory | None = None
+    consumer: Manifest, stateful_set: Manifest, suffix: str, seconds: int, memory: PodMemory | None = None
 ) -> Manifest:
     """A pod like the consumer's hosts.
 

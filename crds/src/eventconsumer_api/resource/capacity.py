@@ -107,7 +107,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Requests:
+class RequestRates:
     """Storage requests per second.
 
     Attributes:
@@ -124,7 +124,7 @@ class Requests:
         return self.writes + self.reads
 
 
-def requests_per_second(load: Load) -> Requests:
+def requests_per_second(load: Load) -> RequestRates:
     """Storage requests of all hosts, per second."""
     rest = SCAN_REST if load.operator else 1.0
     scan = min(load.lease_seconds / 6, SCAN_SECONDS) * SCAN_JITTER * rest
@@ -146,7 +146,7 @@ def requests_per_second(load: Load) -> Requests:
         # A look for the next file of each partition that has events in no file, or had a file a short time ago.
         busy = min(1.0, load.files / load.partitions * (load.roll_seconds + TABLE_QUIET_SECONDS))
         reads += commits + busy * load.partitions / load.table_seconds
-    return Requests(writes, reads)
+    return RequestRates(writes, reads)
 
 
 def host_cpu_seconds(load: Load) -> float:
@@ -212,7 +212,7 @@ class Limit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class CapacityPlan:
     """Resources and cost of one consumer at a load.
 
     Attributes:
@@ -236,7 +236,7 @@ class Plan:
     mib: float
     request_cores: float
     request_mib: float
-    requests: Requests
+    requests: RequestRates
     file_bytes: float
     batches_per_day: float
     spark_cores: float
@@ -266,7 +266,9 @@ class Plan:
         }
 
 
-def plan(spec: EventConsumerSpec, rate: float, event_bytes: float, partitions: int, hosts: int | None = None) -> Plan:
+def plan(
+    spec: EventConsumerSpec, rate: float, event_bytes: float, partitions: int, hosts: int | None = None
+) -> CapacityPlan:
     """Plan a consumer.
 
     Args:
@@ -283,7 +285,7 @@ def plan(spec: EventConsumerSpec, rate: float, event_bytes: float, partitions: i
     limits = spec.pods.resources.limits
     cores, requests = host_cpu_seconds(load), requests_per_second(load)
     batches = _batches_per_day(spec.spark, load)
-    return Plan(
+    return CapacityPlan(
         load=load,
         needed_hosts=needed,
         cores=cores,
@@ -362,7 +364,7 @@ def _spark_cores(spark: Spark | None, load: Load, batches_per_day: float) -> flo
     return batches_per_day / DAY_SECONDS * fixed + load.rate * ROW_CPU
 
 
-def _limits(load: Load, cores: float, requests: Requests) -> tuple[Limit, ...]:
+def _limits(load: Load, cores: float, requests: RequestRates) -> tuple[Limit, ...]:
     found = (
         Limit(
             "cores of one host",

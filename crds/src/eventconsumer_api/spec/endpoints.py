@@ -60,7 +60,7 @@ class EndpointProblem:
     message: str
 
 
-def hub_problem(host: str, suffixes: Collection[str]) -> EndpointProblem | None:
+def hub_refusal(host: str, suffixes: Collection[str]) -> EndpointProblem | None:
     """Why hosts must not connect to a namespace of Event Hubs, or None if they may.
 
     Args:
@@ -71,7 +71,7 @@ def hub_problem(host: str, suffixes: Collection[str]) -> EndpointProblem | None:
     return _problem(host, forms, f"<namespace>.<suffix> with an allowed suffix ({', '.join(suffixes)})", "hubSuffixes")
 
 
-def storage_problem(host: str, suffixes: Collection[str]) -> EndpointProblem | None:
+def storage_refusal(host: str, suffixes: Collection[str]) -> EndpointProblem | None:
     """Why hosts and Spark must not connect to a storage account, or None if they may.
 
     Args:

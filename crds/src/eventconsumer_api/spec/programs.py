@@ -50,7 +50,7 @@ ENV_CHARACTERS = 16_384
 
 _CONFIG_MAP, _SECRET = "ConfigMap", "Secret"
 
-Key = Annotated[
+DataKey = Annotated[
     str,
     Field(
         min_length=1,
@@ -122,7 +122,7 @@ class KeyRef(Model):
     """One key of a ConfigMap or Secret in the resource's namespace."""
 
     name: ObjectName = Field(description="Name of the ConfigMap or Secret, in the resource's namespace.")
-    key: Key = Field(description="Key in it.")
+    key: DataKey = Field(description="Key in it.")
     optional: bool = Field(default=False, description="Start without it if the object or the key does not exist.")
 
 
@@ -199,7 +199,7 @@ class EnvFrom(Model):
 class KeyToPath(Model):
     """One key as one file."""
 
-    key: Key = Field(description="Key in the ConfigMap or Secret.")
+    key: DataKey = Field(description="Key in the ConfigMap or Secret.")
     path: FileName = Field(description="Name of the file.")
 
 

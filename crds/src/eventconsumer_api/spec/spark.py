@@ -103,7 +103,7 @@ class SparkMode(StrEnum):
     EXECUTORS = "Executors"
 
 
-class Application(Model):
+class SparkProgram(Model):
     """The PySpark program that processes a batch."""
 
     model_config = rules(
@@ -364,7 +364,7 @@ class Body(Model):
     )
 
 
-class Output(Model):
+class SparkOutput(Model):
     """Where Spark writes, and what the shipped program writes there."""
 
     path: str = Field(
@@ -416,7 +416,7 @@ class UnprocessableFiles(StrEnum):
     FAIL = "Fail"
 
 
-class History(Model):
+class ApplicationHistory(Model):
     """How many finished applications are kept, for their logs."""
 
     succeeded: int = Field(default=3, ge=0, le=100, description="Number of succeeded applications.")
@@ -482,10 +482,10 @@ class Spark(Model):
         le=1 << 50,
         description="Mode Auto: maximum size of the files of a batch that runs in the driver, bytes.",
     )
-    application: Application = Field(default=Application(), description="The program.")
+    application: SparkProgram = Field(default=SparkProgram(), description="The program.")
     driver: Driver = Field(default=Driver(), description="Size and placement of the driver.")
     executor: Executors = Field(default=Executors(), description="Size, placement and number of executors.")
-    output: Output | None = Field(default=None, description="Destination of the result.")
+    output: SparkOutput | None = Field(default=None, description="Destination of the result.")
     timeout_seconds: int = Field(
         default=3600,
         ge=60,
@@ -505,5 +505,5 @@ class Spark(Model):
         description="Quarantine: from attempt retry.attempts on, unprocessable files are identified, reported and left "
         "out. Fail: the batch is retried until it succeeds.",
     )
-    history: History = Field(default=History(), description="Retention of finished applications.")
+    history: ApplicationHistory = Field(default=ApplicationHistory(), description="Retention of finished applications.")
     reprocess: Reprocess | None = Field(default=None, description="Process committed batches again. Absent: none.")

@@ -23,7 +23,7 @@ from pydantic import AwareDatetime, ConfigDict, FailFast, Field, ValidationError
 
 from eventconsumer_api.shared.model import Model, Report
 from eventconsumer_api.spec.endpoints import AZURE_STORAGE_SUFFIXES
-from eventconsumer_api.spec.spark import IN_FLIGHT_MAX, Output, Registry
+from eventconsumer_api.spec.spark import IN_FLIGHT_MAX, Registry, SparkOutput
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
@@ -216,7 +216,7 @@ class BatchJob(WireDocument):
     number: int = Field(ge=1, description="Number of the batch; in reprocessing, of the first.")
     attempt: int = Field(default=1, ge=1, description="Number of starts of the batch, including this one.")
     sink: BlobLocation
-    output: Output
+    output: SparkOutput
     registry: Credential | None = Field(
         default=None,
         description="Credential of the driver at output.body.registry; absent: none.",

@@ -268,7 +268,7 @@ def _problems(observed: Observed) -> tuple[HostProblem, ...]:
     found: dict[tuple[str, str], HostProblem] = {}
     for pod, report in sorted(observed.reports.items()):
         for problem in report.problems:
-            one = replace(host_problem(problem), reporting=len(observed.reports), since=problem.since)
+            one = replace(reported_problem(problem), reporting=len(observed.reports), since=problem.since)
             known = found.get((problem.field, problem.reason), one)
             times = [time for time in (known.since, problem.since) if time is not None]
             found[problem.field, problem.reason] = replace(
@@ -312,7 +312,7 @@ def _spark_before(observed: Observed) -> Condition | None:
     return before if before and before.reason in says_something else None
 
 
-def host_problem(problem: Problem) -> HostProblem:
+def reported_problem(problem: Problem) -> HostProblem:
     """The fact of a problem that a host reports."""
     try:
         reason = Reason(problem.reason)

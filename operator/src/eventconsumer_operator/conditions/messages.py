@@ -46,7 +46,6 @@ from eventconsumer_operator.spark.failures import (
     DriverLost,
     DriverOutOfMemory,
     ExecutorOutOfMemory,
-    Executors,
     FailureCause,
     HeapExhausted,
     LauncherFailure,
@@ -55,6 +54,7 @@ from eventconsumer_operator.spark.failures import (
     NoSparkOperator,
     NotCommitted,
     PodRejected,
+    RunningExecutors,
     TimedOut,
     WaitingCause,
     WorkerLost,
@@ -403,7 +403,7 @@ def _step(step: Step) -> str:
             return f"attempt {attempt}: {application}"
 
 
-def executors(found: Executors) -> str:
+def executors(found: RunningExecutors) -> str:
     """Executors of the attempt in progress."""
     lost = failure(found.out_of_memory) if found.out_of_memory else ""
     most = f"at most {found.wanted}" if found.scaled else found.wanted

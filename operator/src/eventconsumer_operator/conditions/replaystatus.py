@@ -12,7 +12,7 @@ from eventconsumer_api.v1alpha1.status import ReplayStatus, ReprocessStatus
 from eventconsumer_api.wire.document import WireDocument
 from eventconsumer_api.wire.termination import BatchReplayTotals, ReplayTotals
 from eventconsumer_operator.conditions import messages
-from eventconsumer_operator.conditions.facts import host_problem
+from eventconsumer_operator.conditions.facts import reported_problem
 from eventconsumer_operator.kube.manifest import controller_uid, name_of
 from eventconsumer_operator.resource.missing import Missing, missing
 from eventconsumer_operator.resource.names import replay_name, reprocess_name
@@ -59,7 +59,7 @@ def _delay(observed: Observed, job: Manifest) -> str:
     """What delays a running replay; empty for nothing."""
     pods = _pods(observed, job)
     reports = [observed.replay_reports[name_of(pod)] for pod in pods if name_of(pod) in observed.replay_reports]
-    problems = [host_problem(problem) for report in reports for problem in report.problems]
+    problems = [reported_problem(problem) for report in reports for problem in report.problems]
     return messages.replay_running(problems, "", pod_failures(_living(pods)), _absent(observed, job))
 
 

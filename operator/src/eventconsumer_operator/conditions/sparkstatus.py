@@ -23,7 +23,7 @@ from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.applications import drivers_of
 from eventconsumer_operator.spark.attempts import Attempts, memory_of
 from eventconsumer_operator.spark.failures import why_failed, why_waiting
-from eventconsumer_operator.spark.native import is_local
+from eventconsumer_operator.spark.native import is_local_job
 from eventconsumer_operator.spark.plan import SparkPlan
 
 _TEXT_LIMIT = 900  # of the 1024 characters of a condition's message
@@ -169,7 +169,7 @@ def _failure_text(observed: Observed, spark: Spark, state: Attempts, memory: Lat
 def _mode_of(observed: Observed, name: str) -> Literal["", "Local", "Executors"]:
     for manifest in observed.applications:
         if manifest["metadata"]["name"] == name:
-            return _LOCAL if is_local(manifest) else _EXECUTORS
+            return _LOCAL if is_local_job(manifest) else _EXECUTORS
     return ""
 
 

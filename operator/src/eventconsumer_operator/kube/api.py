@@ -17,7 +17,7 @@ from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Changed, Forbidden, Gone, OperatorError, Refused, Transient
 from eventconsumer_operator.kube.manifest import (
     EVENT_CONSUMER,
-    Listing,
+    ObjectList,
     describe,
     install_hint,
     kind_of,
@@ -51,7 +51,7 @@ class Api(Protocol):
         labels: Mapping[str, str] | None = None,
         keep: Keep = trimmed,
         fields: Mapping[str, str] | None = None,
-    ) -> Listing:
+    ) -> ObjectList:
         """Return all objects of the namespace, or of all namespaces with "", that carry `labels` and have `fields`.
 
         `keep` is called for each object as soon as its page arrives. `fields` are paths that the API server can select
@@ -113,7 +113,7 @@ class KubernetesApi:
         labels: Mapping[str, str] | None = None,
         keep: Keep = trimmed,
         fields: Mapping[str, str] | None = None,
-    ) -> Listing:
+    ) -> ObjectList:
         """See `Api`."""
         query: dict[str, str | int] = {"limit": LONG_PAGE}
         for name, wanted in (("labelSelector", labels), ("fieldSelector", fields)):
@@ -131,7 +131,7 @@ class KubernetesApi:
             items += [keep({"apiVersion": kind.api_version, "kind": kind.name} | item) for item in page["items"]]
             if not page["metadata"].get("continue"):
                 # All pages have the version of the first one, or the API server answers 410.
-                return Listing(tuple(items), page["metadata"]["resourceVersion"])
+                return ObjectList(tuple(items), page["metadata"]["resourceVersion"])
             query["continue"] = page["metadata"]["continue"]
 
     async def apply(self, manifest: Manifest) -> Manifest:

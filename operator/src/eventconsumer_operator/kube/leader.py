@@ -28,7 +28,7 @@ class LeadLost(Exception):  # noqa: N818 - named after what happened
     """Another operator leads, or the Lease could not be renewed in time."""
 
 
-class Leases(Protocol):
+class LeaseApi(Protocol):
     """The requests to the API server."""
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
@@ -44,7 +44,7 @@ class Leases(Protocol):
 class Elector:
     """One candidate."""
 
-    def __init__(self, leases: Leases, namespace: str, identity: str) -> None:
+    def __init__(self, leases: LeaseApi, namespace: str, identity: str) -> None:
         """Compete for the Lease `NAME` of `namespace` as `identity`, which must be unique."""
         self._leases = leases
         self._namespace = namespace

@@ -15,7 +15,7 @@ from eventconsumer_operator.kube.ownership import created_entries, is_orphan
 
 
 @dataclass(frozen=True)
-class Listing:
+class ObjectList:
     """All objects of a kind at one version of the cluster.
 
     Attributes:

@@ -19,7 +19,7 @@ from eventconsumer_operator import metrics
 from eventconsumer_operator.errors import Forbidden, Gone, OperatorError
 from eventconsumer_operator.keys import Key, Notify
 from eventconsumer_operator.kube.api import Api
-from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing, install_hint
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, ObjectList, install_hint
 from eventconsumer_operator.kube.store import Store
 
 log = structlog.get_logger(__name__)
@@ -125,7 +125,7 @@ class Resync:
                     "the API server does not serve a resource kind", kind=kind.plural, remedy=install_hint(kind)
                 )
             self._store.set_served(kind, False)
-            listing = Listing((), "")
+            listing = ObjectList((), "")
         except OperatorError as error:
             self._failed(kind, scope, error)
             return None

@@ -23,7 +23,7 @@ from eventconsumer_api.kube import labels
 from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_operator.errors import Forbidden
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STORED, Listing, kind_of, name_of, trimmed
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STORED, ObjectList, kind_of, name_of, trimmed
 from eventconsumer_operator.kube.readers import hubs_of
 
 Where = tuple[Kind, str, str]
@@ -226,7 +226,7 @@ class Store:
         if held is not None:
             self.remove(held)
 
-    def replace(self, kind: Kind, scope: str, listing: Listing) -> set[Key]:
+    def replace(self, kind: Kind, scope: str, listing: ObjectList) -> set[Key]:
         """Replace the objects of a kind by a complete list.
 
         Args:

@@ -10,7 +10,7 @@ from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_api.kube.labels import LABEL_MANAGED_BY, MANAGED_BY
 from eventconsumer_operator.errors import Changed, Gone
 from eventconsumer_operator.kube.api import Api, Keep
-from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing, kind_of, name_of, trimmed
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, ObjectList, kind_of, name_of, trimmed
 from eventconsumer_operator.kube.store import Store
 
 
@@ -33,7 +33,7 @@ class WriteThrough:
         labels: Mapping[str, str] | None = None,
         keep: Keep = trimmed,
         fields: Mapping[str, str] | None = None,
-    ) -> Listing:
+    ) -> ObjectList:
         """See `Api`: a direct read. Found objects are put into the store; absent ones may only lack the labels."""
         listing = await self._api.list(kind, namespace, labels, keep, fields)
         for found in listing.items:

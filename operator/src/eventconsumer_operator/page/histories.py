@@ -16,7 +16,7 @@ ALL_PARTITIONS = 65_536
 
 
 @dataclass(frozen=True)
-class Host:
+class ObservedHost:
     """A host pod at the last reconcile; `state` is empty if it did not answer."""
 
     name: str
@@ -40,7 +40,7 @@ class Entry:
     observed_at: datetime
     status: EventConsumerStatus
     severity: Severity
-    hosts: tuple[Host, ...] = ()
+    hosts: tuple[ObservedHost, ...] = ()
     history: History = field(default_factory=History)
 
 
@@ -99,12 +99,12 @@ def sample_of(observed: Observed) -> Sample:
     )
 
 
-def _hosts(observed: Observed) -> tuple[Host, ...]:
+def _hosts(observed: Observed) -> tuple[ObservedHost, ...]:
     found = []
     for name in map(name_of, (*observed.pods, *observed.probes)):
         report = observed.reports.get(name)
         if report is None:
-            found.append(Host(name, "", 0, False))
+            found.append(ObservedHost(name, "", 0, False))
         else:
-            found.append(Host(name, report.state, len(report.partitions), report.fleet is not None))
+            found.append(ObservedHost(name, report.state, len(report.partitions), report.fleet is not None))
     return tuple(found)

@@ -46,7 +46,7 @@ class Move(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ObservedBatch:
     """A batch of files; None: not observed.
 
     Attributes:
@@ -141,7 +141,7 @@ class History:
         self.owners_since: float | None = None
         """Since when all changes of owners are known, seconds since 1970; None: owners were never reported."""
         self.moves: deque[Move] = deque(maxlen=MOVES)
-        self.batches: dict[int, Batch] = {}
+        self.batches: dict[int, ObservedBatch] = {}
         self._lag_events = _Ring("f", 0)
         self._lag_seconds = _Ring("f", 0)
         self._totals = _Ring("d", 2)
@@ -226,13 +226,13 @@ class History:
 
     def _see_batches(self, sample: Sample) -> None:
         if (batch := sample.batch) is not None:
-            seen = Batch(batch.number, batch.reason[:_TEXT], batch.files, batch.events, batch.created_at)
+            seen = ObservedBatch(batch.number, batch.reason[:_TEXT], batch.files, batch.events, batch.created_at)
             held = self.batches.get(batch.number)
             if held is None or held.committed is None:
                 self.batches[batch.number] = seen
         if (commit := sample.commit) is not None:
-            held = self.batches.get(commit.number, Batch(commit.number))
-            self.batches[commit.number] = Batch(
+            held = self.batches.get(commit.number, ObservedBatch(commit.number))
+            self.batches[commit.number] = ObservedBatch(
                 held.number,
                 held.reason,
                 held.files,

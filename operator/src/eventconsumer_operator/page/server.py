@@ -81,7 +81,7 @@ def make_application(histories: Callable[[], Histories | None], names: frozenset
             )
         return await handler(request)
 
-    rendered = Rendered()
+    rendered = AnswerCache()
 
     async def consumers(request: web.Request) -> web.Response:
         found = histories()
@@ -138,7 +138,7 @@ def _file(name: str, content_type: str) -> Handler:
     return serve
 
 
-class Rendered:
+class AnswerCache:
     """Cache of answers for one second: many readers cost no more than one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 from eventconsumer_api.spec.conditions import Reason
 from eventconsumer_api.spec.endpoints import (
     EndpointProblem,
-    hub_problem,
+    hub_refusal,
     notice_problem,
     proxy_problem,
     registry_problem,
     same_account,
-    storage_problem,
+    storage_refusal,
 )
 from eventconsumer_api.spec.spark import RegistryType
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
@@ -43,10 +43,10 @@ def check_endpoints(spec: EventConsumerSpec, settings: Settings) -> None:
             continue
         if not url.startswith("https://"):
             raise SpecError(field, f"{url} is not encrypted: use https://", Reason.INSECURE_ENDPOINT)
-        _refuse(field, storage_problem(_host_of(url), settings.storage_suffixes))
+        _refuse(field, storage_refusal(_host_of(url), settings.storage_suffixes))
     if spec.spark and spec.spark.output:
         host = urlsplit(spec.spark.output.path).netloc.rpartition("@")[2]  # <container>@<host>, by the schema
-        _refuse(_OUTPUT, storage_problem(host, settings.storage_suffixes))
+        _refuse(_OUTPUT, storage_refusal(host, settings.storage_suffixes))
         sink = _host_of(spec.sink.storage_account_url or "")  # else it is in the connection string: the driver checks
         if sink and not same_account(host, sink):
             raise SpecError(_OUTPUT, f"it is in {host}, the sink in {sink}: write to the sink's account")
@@ -60,7 +60,7 @@ def check_endpoints(spec: EventConsumerSpec, settings: Settings) -> None:
     if spec.sink.notices is not None:
         _refuse("spec.sink.notices.url", notice_problem(spec.sink.notices.url, settings.notice_endpoints))
     if spec.event_hub.fully_qualified_namespace:
-        problem = hub_problem(spec.event_hub.fully_qualified_namespace, settings.hub_suffixes)
+        problem = hub_refusal(spec.event_hub.fully_qualified_namespace, settings.hub_suffixes)
         _refuse("spec.eventHub.fullyQualifiedNamespace", problem)
 
 

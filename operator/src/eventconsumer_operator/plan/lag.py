@@ -37,7 +37,7 @@ TRIAL_COOLDOWNS = 3  # cooldowns for such a trial before the next lower number
 
 
 @dataclass(frozen=True)
-class View:
+class ScalingInput:
     """Input of a decision.
 
     Attributes:
@@ -69,7 +69,7 @@ class View:
         return len(lags) >= (self.partitions or 1) and all(lag.events is not None for lag in lags.values())
 
 
-def decide(view: View, scaling: Scaling, before: ScalingStatus | None) -> ScalingStatus:
+def decide(view: ScalingInput, scaling: Scaling, before: ScalingStatus | None) -> ScalingStatus:
     """The desired number of hosts, with the memory for the next decision.
 
     Args:
@@ -110,7 +110,7 @@ def decide(view: View, scaling: Scaling, before: ScalingStatus | None) -> Scalin
 class _Step:
     """One decision."""
 
-    view: View
+    view: ScalingInput
     most: int
     least: int
     before: ScalingStatus | None = None

@@ -14,7 +14,7 @@ from eventconsumer_api.v1alpha1 import CheckpointPolicy, EventConsumerSpec, Hand
 from eventconsumer_api.v1alpha1.status import ScalingStatus
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.kube.manifest import is_being_deleted, name_of
-from eventconsumer_operator.plan.lag import View, decide
+from eventconsumer_operator.plan.lag import ScalingInput, decide
 from eventconsumer_operator.resource.names import hosts_set
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.resource.podfailures import stuck_pods
@@ -69,10 +69,10 @@ def _told(
     return ScalingStatus(replicas=wanted, reason=reason, mode=mode, last_scale_time=changed)
 
 
-def _view(observed: Observed, spec: EventConsumerSpec) -> View:
+def _view(observed: Observed, spec: EventConsumerSpec) -> ScalingInput:
     fleet = observed.fleet
     hosts = hosts_set(observed)
-    return View(
+    return ScalingInput(
         now=observed.now,
         lags=fleet.lags if fleet else None,
         partitions=observed.partition_count,

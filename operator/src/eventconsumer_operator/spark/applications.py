@@ -172,7 +172,7 @@ def application_of(manifest: Manifest) -> Application:
     kind = kind_of(manifest)
     metadata = manifest["metadata"]
     said = READERS[kind](manifest)
-    started = moment(metadata.get("creationTimestamp"))
+    started = api_time(metadata.get("creationTimestamp"))
     # Without a time of its end an application would be kept for ever: then its creation counts.
     ended = said.state in {ApplicationState.SUCCEEDED, ApplicationState.FAILED}
     return Application(
@@ -206,7 +206,7 @@ def _by_driver(application: Application, observed: Observed) -> Application:
         for container in pod.get("status", {}).get("containerStatuses", []):
             if container.get("name") == DRIVER and (over := container.get("state", {}).get("terminated")):
                 state = ApplicationState.FAILED if over.get("exitCode") else ApplicationState.SUCCEEDED
-                finished = moment(over.get("finishedAt")) or application.started
+                finished = api_time(over.get("finishedAt")) or application.started
                 return replace(application, state=state, finished=finished)
     return application
 
@@ -239,7 +239,7 @@ def said_by_job(job: Manifest) -> Said:
     for condition in status.get("conditions", []):
         if condition.get("status") != "True":
             continue
-        state, finished = _JOB_STATES.get(condition["type"]), moment(condition.get("lastTransitionTime"))
+        state, finished = _JOB_STATES.get(condition["type"]), api_time(condition.get("lastTransitionTime"))
         if state is ApplicationState.SUCCEEDED:
             return Said(state, finished=finished)
         if state is ApplicationState.FAILED:
@@ -257,9 +257,9 @@ def said_by_kubeflow(application: Manifest) -> Said:
     if state is None:
         return Said(ApplicationState.PENDING, UnknownState(name))
     if state is ApplicationState.SUCCEEDED:
-        return Said(state, finished=moment(status.get("terminationTime")))
+        return Said(state, finished=api_time(status.get("terminationTime")))
     if state is ApplicationState.FAILED:
-        return Said(state, message, moment(status.get("terminationTime")))
+        return Said(state, message, api_time(status.get("terminationTime")))
     return Said(state, f"{name}: {message}" if message else "")
 
 
@@ -269,7 +269,7 @@ def said_by_apache(application: Manifest) -> Said:
     told = status.get("currentState") or {}
     name, message = told.get("currentStateSummary") or "", told.get("message") or ""
     if name in APACHE_FINAL:
-        return _outcome(status, moment(told.get("lastTransitionTime")))
+        return _outcome(status, api_time(told.get("lastTransitionTime")))
     state = APACHE_STATES.get(name)
     if state is None:
         return Said(ApplicationState.PENDING, UnknownState(name))
@@ -284,7 +284,7 @@ READERS: Mapping[Kind, Callable[[Manifest], Said]] = {
 """Reads the status of each kind of application."""
 
 
-def moment(text: str | None) -> datetime | None:
+def api_time(text: str | None) -> datetime | None:
     """A time in the API server's format; None for no time."""
     return datetime.fromisoformat(text) if text else None
 
@@ -304,7 +304,7 @@ def _outcome(status: Mapping[str, Any], over: datetime | None) -> Said:
         name = past.get("currentStateSummary", "")
         if name not in APACHE_OUTCOMES:
             continue
-        finished = moment(past.get("lastTransitionTime")) or over
+        finished = api_time(past.get("lastTransitionTime")) or over
         if APACHE_OUTCOMES[name] is ApplicationState.SUCCEEDED:
             return Said(ApplicationState.SUCCEEDED, finished=finished)
         text = ": ".join(part for part in (name, past.get("message") or "") if part)

@@ -48,7 +48,7 @@ _RESIDENT_ATTEMPT = 1  # a resident driver has the first attempt at later batche
 _DOUBLINGS = 20
 
 
-class Cause(Enum):
+class FailureKind(Enum):
     """How an attempt failed."""
 
     FAILED = "failed"  # reported by its launcher
@@ -69,7 +69,7 @@ class Failure:
     """
 
     application: Application
-    cause: Cause
+    cause: FailureKind
     when: datetime
 
 
@@ -224,25 +224,25 @@ def _failure(application: Application, number: int, observed: Observed, spark: S
     """How an attempt at batch `number` failed; None: it did not."""
     now, fleet = observed.now, observed.fleet
     if application.state is ApplicationState.FAILED:
-        return Failure(application, Cause.FAILED, application.finished or now)
+        return Failure(application, FailureKind.FAILED, application.finished or now)
     if application.state is ApplicationState.SUCCEEDED:
         if not is_first(number, fleet):
             return None
         over = max(application.finished or now, _first_since(fleet)) + COMMIT_GRACE
-        return Failure(application, Cause.NO_COMMIT, over) if now >= over else None
+        return Failure(application, FailureKind.NO_COMMIT, over) if now >= over else None
     began = work_began(application, fleet)
     if application.deleted or application.started is None or began is None:
         return None
     if is_lost(application, observed):
-        return Failure(application, Cause.LOST, now)
+        return Failure(application, FailureKind.LOST, now)
     # A launcher has a deadline, too; that of a resident driver is for all its batches.
     limit = timedelta(seconds=spark.timeout_seconds) + _DEADLINE_SLACK
     if now - began > limit:
-        return Failure(application, Cause.TOO_LONG, now)
+        return Failure(application, FailureKind.TOO_LONG, now)
     age = now - application.started
     waits = application.state is ApplicationState.PENDING
     if waits and age > START_GRACE and cannot_start(application, observed):
-        return Failure(application, Cause.CANNOT_START, now)
+        return Failure(application, FailureKind.CANNOT_START, now)
     return None
 
 

@@ -9,7 +9,7 @@ from eventconsumer_api.wire.host_report import BatchReport, FleetReport
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.applications import ApplicationState
 from eventconsumer_operator.spark.attempts import Attempts, memory_of
-from eventconsumer_operator.spark.failures import Executors, WaitingCause, executors, why_waiting
+from eventconsumer_operator.spark.failures import RunningExecutors, WaitingCause, executors, why_waiting
 from eventconsumer_operator.spark.plan import SparkPlan
 
 
@@ -104,7 +104,7 @@ class OpenBatch:
     number: int
     files: int
     step: Step
-    executors: Executors | None = None
+    executors: RunningExecutors | None = None
     failed: FailedAttempts | None = None
 
 

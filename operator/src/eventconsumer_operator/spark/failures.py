@@ -30,12 +30,12 @@ from eventconsumer_operator.spark.applications import (
     Application,
     ApplicationState,
     LauncherMessage,
+    api_time,
     drivers_of,
     executors_of,
-    moment,
 )
-from eventconsumer_operator.spark.attempts import POD_GRACE, Cause, Failure, work_began
-from eventconsumer_operator.spark.native import is_local
+from eventconsumer_operator.spark.attempts import POD_GRACE, Failure, FailureKind, work_began
+from eventconsumer_operator.spark.native import is_local_job
 
 UNANSWERED = timedelta(seconds=60)
 """An application without a status after this time has no operator."""
@@ -254,7 +254,7 @@ WaitingCause = NoSparkOperator | LauncherWaits | PodRejected | CannotStart | Con
 
 
 @dataclass(frozen=True)
-class Executors:
+class RunningExecutors:
     """The executors of an attempt that runs.
 
     Attributes:
@@ -279,15 +279,15 @@ def why_failed(failure: Failure, observed: Observed, spark: Spark, *, local: boo
     application = failure.application
     drivers = drivers_of(application, observed)
     log = DriverLog(application.name, is_job=application.kind == JOB)
-    if failure.cause is Cause.NO_COMMIT:
+    if failure.cause is FailureKind.NO_COMMIT:
         return NotCommitted(log)
-    if failure.cause is Cause.CANNOT_START:
+    if failure.cause is FailureKind.CANNOT_START:
         return CannotStart(pod_failures(drivers))
-    if failure.cause is Cause.LOST and (stuck := stuck_pods(drivers, observed.now)):
+    if failure.cause is FailureKind.LOST and (stuck := stuck_pods(drivers, observed.now)):
         return DriverLost(stuck[0])
     said_by_launcher = application.message.partition(":")[0] if isinstance(application.message, str) else ""
     reasons = {said_by_launcher, *(pod.get("status", {}).get("reason") for pod in drivers)}
-    if failure.cause is Cause.TOO_LONG or "DeadlineExceeded" in reasons:
+    if failure.cause is FailureKind.TOO_LONG or "DeadlineExceeded" in reasons:
         return TimedOut(spark.timeout_seconds, local, waited)  # the first cause: the time limit only ends the wait
     if any(map(out_of_memory, drivers)):
         return DriverOutOfMemory(spark.driver.memory)
@@ -347,7 +347,7 @@ def _waits(
         yield CannotStart(failures)
     elif age > _CREATION_GRACE and any(_is_creating(pod) for pod in living):
         yield ContainerNotCreated(credential.secret, credential.key, required_objects(spark.application))
-    has_executors = found is not None and not is_local(found)
+    has_executors = found is not None and not is_local_job(found)
     if has_executors and application.state is ApplicationState.RUNNING and age > _EXECUTORS_GRACE:
         yield from _without_executors(application, observed, spark)
 
@@ -366,14 +366,14 @@ def _without_executors(application: Application, observed: Observed, spark: Spar
     yield NoExecutors(spark.executor.instances, pod_failures(waiting))
 
 
-def executors(application: Application, observed: Observed, spark: Spark) -> Executors | None:
+def executors(application: Application, observed: Observed, spark: Spark) -> RunningExecutors | None:
     """The executors of an application; None where it has none yet."""
     found = [pod for pod in executors_of(application, observed) if not is_being_deleted(pod)]
     if not found:
         return None
     age = observed.now - (work_began(application, observed.fleet) or observed.now)
     is_fixed = spark.executor.min_instances is None and not application.resident
-    return Executors(
+    return RunningExecutors(
         running=sum(pod.get("status", {}).get("phase") == "Running" for pod in found),
         wanted=spark.executor.instances,
         scaled=spark.executor.min_instances is not None,
@@ -386,7 +386,7 @@ def executors(application: Application, observed: Observed, spark: Spark) -> Exe
 def missing_operator(application: Manifest, now: datetime) -> NoSparkOperator | None:
     """The Spark operator that does not handle an application; None where one does, or still may."""
     operator = SPARK_OPERATORS.get(kind_of(application))
-    created = moment(application["metadata"].get("creationTimestamp"))
+    created = api_time(application["metadata"].get("creationTimestamp"))
     if operator is None or application.get("status") or created is None or now - created < UNANSWERED:
         return None
     return NoSparkOperator(operator, application["metadata"]["namespace"])

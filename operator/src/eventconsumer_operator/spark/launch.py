@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from eventconsumer_api.kube import labels
 from eventconsumer_api.kube.mounts import NEVER_BY_PROXY, proxy_environment
-from eventconsumer_api.spec.spark import Output, Spark
+from eventconsumer_api.spec.spark import Spark, SparkOutput
 from eventconsumer_api.wire.batch import BatchJob, manifest_url
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_operator.resource.observed import Consumer
@@ -37,7 +37,7 @@ class Parts:
 
     consumer: Consumer
     spark: Spark
-    output: Output
+    output: SparkOutput
     config: HostConfig
     image: str
     confs: Mapping[str, str]

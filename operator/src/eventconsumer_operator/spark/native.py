@@ -71,7 +71,7 @@ def application(launch: Launch) -> Manifest:
     }
 
 
-def is_local(manifest: Manifest) -> bool:
+def is_local_job(manifest: Manifest) -> bool:
     """Whether an application is a Job without executors."""
     if kind_of(manifest) != JOB:
         return False

@@ -19,7 +19,7 @@ from typing import Literal
 from eventconsumer_api.kube import labels
 from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_api.kube.mounts import registry_credential
-from eventconsumer_api.spec.spark import History, Launcher, Spark, SparkMode, UnprocessableFiles
+from eventconsumer_api.spec.spark import ApplicationHistory, Launcher, Spark, SparkMode, UnprocessableFiles
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_api.wire.batch import BatchJob, ResidentLimits
 from eventconsumer_api.wire.host_config import Credential, HostConfig
@@ -78,7 +78,7 @@ class SparkPlan:
 
 def orphans(observed: Observed, settings: Settings) -> tuple[Manifest, ...]:
     """Pods of deleted applications that the launcher leaves behind."""
-    return sparkapplications.orphans(observed) if Launcher.KUBEFLOW in settings.spark_launchers else ()
+    return sparkapplications.orphaned_drivers(observed) if Launcher.KUBEFLOW in settings.spark_launchers else ()
 
 
 def spark_plan(observed: Observed, spec: EventConsumerSpec, config: HostConfig, settings: Settings) -> SparkPlan:
@@ -200,7 +200,7 @@ def is_local(spark: Spark, batch: BatchReport) -> bool:
 
 
 def outdated(
-    applications: tuple[Application, ...], history: History, attempts: Attempts, now: datetime
+    applications: tuple[Application, ...], history: ApplicationHistory, attempts: Attempts, now: datetime
 ) -> tuple[Application, ...]:
     """Finished applications to delete: those beyond the history limits, and those that are too old.
 

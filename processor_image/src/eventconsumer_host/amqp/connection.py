@@ -116,10 +116,10 @@ class Connection:
         self._fail(HubUnreachable("the connection was closed"))
         self._wire.abort()
 
-    # --- received frames: see `wire.Peer` ---
+    # --- received frames: see `wire.FrameReceiver` ---
 
     def header(self, data: bytes) -> None:
-        """See `wire.Peer`."""
+        """See `wire.FrameReceiver`."""
         if self._ready.done() or data != (frames.AMQP_HEADER if self._sasl_done else frames.SASL_HEADER):
             raise FrameError(f"the protocol header {data!r} is not expected")
         if self._sasl_done:
@@ -128,7 +128,7 @@ class Connection:
             self._wire.send(frames.begin(WINDOW, HANDLE_MAX))
 
     def frame(self, kind: int, fields: Fields, payload: bytes) -> None:
-        """See `wire.Peer`."""
+        """See `wire.FrameReceiver`."""
         if self._sasl_done != (kind == 0):
             raise FrameError(f"a frame of type {kind} is not expected now")
         match fields.code:
@@ -154,11 +154,11 @@ class Connection:
                 raise FrameError(f"performative {fields.code:#04x} is not expected now")
 
     def deliveries(self, handle: int, found: Deliveries) -> None:
-        """See `wire.Peer`."""
+        """See `wire.FrameReceiver`."""
         self.session.deliveries(handle, found)
 
     def lost(self, reason: str) -> None:
-        """See `wire.Peer`."""
+        """See `wire.FrameReceiver`."""
         self._fail(HubUnreachable(reason))
 
     # --- life ---

@@ -40,7 +40,7 @@ _GEO_REPLICATION = "com.microsoft:georeplication"  # offsets in the form of the 
 
 
 @dataclass(eq=False)
-class Shared:
+class SharedConnection:
     """A connection and its links."""
 
     connection: Connection
@@ -67,7 +67,9 @@ class PartitionLink(Receiver):
         was_useless: Whether the hub detached it before it delivered anything.
     """
 
-    def __init__(self, shared: Shared, prefetch: int, frame: Callable[[str, int], bytes], **options: Any) -> None:
+    def __init__(
+        self, shared: SharedConnection, prefetch: int, frame: Callable[[str, int], bytes], **options: Any
+    ) -> None:
         super().__init__(shared.connection, prefetch, frame, **options)
         self._claims = shared.claims
         self._first = 0  # delivery count at the attach
@@ -99,10 +101,10 @@ class Pool:
         self._audience = audience
         self._tokens = tokens
         self._idle_seconds = idle_seconds
-        self._shared: list[Shared] = []
+        self._shared: list[SharedConnection] = []
         self._connecting = asyncio.Lock()
 
-    async def attach(self, make: Callable[[Shared], PartitionLink]) -> tuple[PartitionLink, Shared]:
+    async def attach(self, make: Callable[[SharedConnection], PartitionLink]) -> tuple[PartitionLink, SharedConnection]:
         """Attach a link, created for its connection.
 
         Raises:
@@ -126,7 +128,7 @@ class Pool:
                 shared.proven = True
                 return receiver, shared
 
-    async def leave(self, shared: Shared, *, trusted: bool = True) -> None:
+    async def leave(self, shared: SharedConnection, *, trusted: bool = True) -> None:
         """Record that a link has ended, and whether its connection worked; never fails."""
         shared.links -= 1
         shared.trusted = shared.trusted and trusted
@@ -145,7 +147,7 @@ class Pool:
         found, self._shared = self._shared, []
         await asyncio.gather(*(shared.close() for shared in found))
 
-    async def _get(self) -> Shared:
+    async def _get(self) -> SharedConnection:
         async with self._connecting:
             for shared in tuple(self._shared):
                 useless = shared.connection.error is not None or not (shared.is_good or shared.links)
@@ -163,7 +165,7 @@ class Pool:
             except BaseException:
                 await connection.close()
                 raise
-            shared = Shared(connection, claims)
+            shared = SharedConnection(connection, claims)
             self._shared.append(shared)
             return shared
 
@@ -272,7 +274,7 @@ class AmqpHub:
 
     async def _attach(
         self, partition: str, selector: str, epoch: int | None, prefetch: int
-    ) -> tuple[PartitionLink, Shared]:
+    ) -> tuple[PartitionLink, SharedConnection]:
         access = self._access
         path = f"{access.name}/ConsumerGroups/{access.consumer_group}/Partitions/{partition}"
         source = Terminus(f"amqps://{self._authority}/{path}", selector)

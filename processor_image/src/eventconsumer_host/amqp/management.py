@@ -4,8 +4,8 @@ The connection is opened with the first query and kept, separate from the connec
 independent of links. If it was lost while idle, the next query detects this, and is repeated on a new connection.
 
 A hub answers 50 queries per second, of all its clients together, then `com.microsoft:server-busy`. So a client spreads
-its queries (`Pace`), and queries of the whole hub share their answers (`Shared`). `leader.rate_limit` keeps the queries
-of a measurement below this, so that other queries do not wait for it.
+its queries (`CallPace`), and queries of the whole hub share their answers (`SharedQuery`). `leader.rate_limit` keeps
+the queries of a measurement below this, so that other queries do not wait for it.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _Fact = TypeVar("_Fact", HubInfo, PartitionInfo, dict[bytes, Any])
 _T = TypeVar("_T")
 
 
-class Pace:
+class CallPace:
     """Spreads calls: `at_once`, and then `rate` per second.
 
     Args:
@@ -58,7 +58,7 @@ class Pace:
         return found
 
 
-class Shared(Generic[_T]):
+class SharedQuery(Generic[_T]):
     """One query for all tasks that need its answer. An answer is never older than the call that returns it.
 
     Args:
@@ -137,8 +137,8 @@ class Management:
         self._idle_seconds = idle_seconds
         self._desk: _Desk | None = None
         self._opening = asyncio.Lock()
-        self._pace = Pace(QUERIES_AT_ONCE, QUERIES_PER_SECOND)
-        self._hub = Shared(partial(self._ask, "com.microsoft:eventhub", {}, partial(hub_info, access)))
+        self._pace = CallPace(QUERIES_AT_ONCE, QUERIES_PER_SECOND)
+        self._hub = SharedQuery(partial(self._ask, "com.microsoft:eventhub", {}, partial(hub_info, access)))
 
     async def describe(self) -> HubInfo:
         """See `source.hub.Hub`."""

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from eventconsumer_host.amqp.frames import Fields, parse
-from eventconsumer_host.amqp.wire import Deliveries, Peer, Wire
+from eventconsumer_host.amqp.wire import Deliveries, FrameReceiver, Wire
 
 log = structlog.get_logger(__name__)
 
@@ -36,13 +36,13 @@ _NAMES = {
 }
 
 
-def wire(peer: Peer, max_frame_size: int) -> Wire:
+def wire(peer: FrameReceiver, max_frame_size: int) -> Wire:
     """The wire of a new connection, with a trace if the environment asks for it."""
     return (_TracedWire if os.environ.get(VARIABLE) else Wire)(peer, max_frame_size)
 
 
 class _TracedWire(Wire):
-    def __init__(self, peer: Peer, max_frame_size: int) -> None:
+    def __init__(self, peer: FrameReceiver, max_frame_size: int) -> None:
         self._log = log.bind(connection=next(_numbers))
         super().__init__(_TracedPeer(peer, self._log), max_frame_size)
 
@@ -53,7 +53,7 @@ class _TracedWire(Wire):
 
 
 class _TracedPeer:
-    def __init__(self, peer: Peer, to: Any) -> None:
+    def __init__(self, peer: FrameReceiver, to: Any) -> None:
         self._peer, self._log = peer, to
 
     def header(self, data: bytes) -> None:

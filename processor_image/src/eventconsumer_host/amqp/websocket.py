@@ -22,7 +22,7 @@ from eventconsumer_host.amqp import compiled
 from eventconsumer_host.amqp.codec import FrameError
 from eventconsumer_host.amqp.wire import Wire
 from eventconsumer_host.errors import HubUnreachable
-from eventconsumer_storage.proxy import Proxy, proxy_for, proxy_refusal
+from eventconsumer_storage.proxy import EnvironmentProxy, proxy_for, proxy_refusal
 
 PATH, SUBPROTOCOL = "/$servicebus/websocket", "AMQPWSB10"
 _MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
@@ -66,7 +66,7 @@ async def connect(wire: Wire, host: str, port: int, tls: ssl.SSLContext | None) 
     _take_over(wire, response)
 
 
-async def _upgraded(session: aiohttp.ClientSession, url: str, proxy: Proxy | None) -> aiohttp.ClientResponse:
+async def _upgraded(session: aiohttp.ClientSession, url: str, proxy: EnvironmentProxy | None) -> aiohttp.ClientResponse:
     key = base64.b64encode(os.urandom(16)).decode()
     headers = {
         "Connection": "Upgrade",
@@ -111,7 +111,7 @@ class _Early:
 
 
 class WebSocket(asyncio.BufferedProtocol):
-    """An open WebSocket: `asyncio`'s protocol of a socket, and the `wire.Output` of a `Wire`.
+    """An open WebSocket: `asyncio`'s protocol of a socket, and the `wire.WireOutput` of a `Wire`.
 
     The messages of the peer are a stream: a frame of AMQP may begin in one and end in another.
 
@@ -172,16 +172,16 @@ class WebSocket(asyncio.BufferedProtocol):
     # --- wire.Output ---
 
     def write(self, data: bytes) -> None:
-        """See `wire.Output`."""
+        """See `wire.WireOutput`."""
         self._transport.write(encode(_BINARY, data))
 
     def close(self) -> None:
-        """See `wire.Output`."""
+        """See `wire.WireOutput`."""
         self._transport.write(encode(_CLOSE, _CLOSE_NORMAL))
         self._response.close()
 
     def abort(self) -> None:
-        """See `wire.Output`."""
+        """See `wire.WireOutput`."""
         self._transport.abort()
         self._response.close()
 
@@ -293,7 +293,7 @@ def encode(opcode: int, payload: bytes) -> bytes:
     return head + key + (int.from_bytes(payload, "big") ^ mask).to_bytes(size, "big")
 
 
-def _through(proxy: Proxy | None) -> str:
+def _through(proxy: EnvironmentProxy | None) -> str:
     return "" if proxy is None else f" through the proxy {proxy.address} (spec.proxy, or HTTPS_PROXY)"
 
 

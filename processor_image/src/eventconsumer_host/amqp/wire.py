@@ -200,7 +200,7 @@ NO_SHAPE = Shape(0, 1 << 62, struct.Struct("").unpack_from, (None,), b"", b"")
 """The shape of no frame."""
 
 
-class Peer(Protocol):
+class FrameReceiver(Protocol):
     """Receiver of frames; all methods except `lost` may raise FrameError."""
 
     def header(self, data: bytes) -> None:
@@ -216,7 +216,7 @@ class Peer(Protocol):
         """The connection has ended; called once."""
 
 
-class Output(Protocol):
+class WireOutput(Protocol):
     """Destination of a `Wire`'s bytes: the socket, or a WebSocket on it."""
 
     def write(self, data: bytes, /) -> None:
@@ -237,12 +237,12 @@ class Wire(asyncio.BufferedProtocol):
         heard, said: Times of the last received and sent bytes, on the loop's clock.
     """
 
-    def __init__(self, peer: Peer, max_frame_size: int) -> None:
+    def __init__(self, peer: FrameReceiver, max_frame_size: int) -> None:
         self.max_frame_size = max_frame_size
         self._clock = asyncio.get_running_loop().time
         self.heard = self.said = self._clock()
         self._peer = peer
-        self._transport: Output | None = None
+        self._transport: WireOutput | None = None
         self._buffer = bytearray(READ_BYTES)
         self._view = memoryview(self._buffer)
         self._runs = (CompiledRuns if compiled.find() else Runs)(self._buffer, max_frame_size)
@@ -284,7 +284,7 @@ class Wire(asyncio.BufferedProtocol):
 
     # --- for a layer below ---
 
-    def start(self, output: Output) -> None:
+    def start(self, output: WireOutput) -> None:
         """Begin to send."""
         self._transport = output
 

@@ -27,7 +27,7 @@ FILES, BYTES, AGE, SCHEDULE, WINDOW = "Files", "Bytes", "Age", "Schedule", "Wind
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingFiles:
     """The files in no batch: their number, their bytes, and the commit time of the oldest."""
 
     files: int = 0
@@ -40,7 +40,7 @@ def later(one: datetime | None, other: datetime | None) -> datetime | None:
     return max((time for time in (one, other) if time is not None), default=None)
 
 
-def trigger(when: Trigger, waiting: Waiting, now: datetime, tick: datetime | None = None) -> str:
+def trigger(when: Trigger, waiting: WaitingFiles, now: datetime, tick: datetime | None = None) -> str:
     """The trigger that starts a batch now: Files, Bytes, Age or Schedule; empty: none.
 
     Args:

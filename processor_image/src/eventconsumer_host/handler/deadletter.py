@@ -51,7 +51,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Attempts:
+class HandlerAttempts:
     """How often an event was passed to the handler, and when."""
 
     count: int
@@ -60,7 +60,7 @@ class Attempts:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class LetterCause:
     """The cause of a dead letter; redacted."""
 
     type: str
@@ -93,7 +93,7 @@ class Letter(WireDocument):
     attempts: int
     first_attempt: AwareDatetime
     last_attempt: AwareDatetime
-    error: Cause
+    error: LetterCause
 
     def batch(self) -> "EventBatch":
         """The event, as it was passed to the handler.
@@ -129,7 +129,7 @@ class Letter(WireDocument):
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredLetter:
     """A dead letter in storage."""
 
     name: str
@@ -176,7 +176,7 @@ class LetterFolder:
         found = _NAME.fullmatch(name.removeprefix(self.path))
         return (found[1] is not None, found[2], int(found[3])) if found else None
 
-    async def read(self, blobs: BlobStore, partition: str, sequence_number: int) -> Stored | None:
+    async def read(self, blobs: BlobStore, partition: str, sequence_number: int) -> StoredLetter | None:
         """The dead letter of an event; None: it has none.
 
         Raises:
@@ -194,7 +194,7 @@ class LetterFolder:
             raise Damaged(f"{name} is not a dead letter ({fields}): restore it, or drop it") from None
         except ValueError as error:
             raise Damaged(f"{name} is not a dead letter ({error}): restore it, or drop it") from None
-        return Stored(name, blob.info.etag, letter)
+        return StoredLetter(name, blob.info.etag, letter)
 
 
 def parse_letter(data: bytes) -> Letter:
@@ -208,7 +208,7 @@ def parse_letter(data: bytes) -> Letter:
     return letter
 
 
-def cause_of(error: BaseException, message: str | None = None) -> Cause:
+def letter_cause(error: BaseException, message: str | None = None) -> LetterCause:
     """The cause for an error.
 
     Args:
@@ -219,7 +219,7 @@ def cause_of(error: BaseException, message: str | None = None) -> Cause:
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     text = redact(text_of(error) if message is None else message)
     frames = redact("".join(traceback.format_exception(error)))
-    return Cause(name, _encodable(text[:MESSAGE_CHARACTERS]), _encodable(frames[-TRACEBACK_CHARACTERS:]))
+    return LetterCause(name, _encodable(text[:MESSAGE_CHARACTERS]), _encodable(frames[-TRACEBACK_CHARACTERS:]))
 
 
 def text_of(error: BaseException) -> str:
@@ -242,7 +242,7 @@ class DeadLetters:
         self._requests: dict[str, dict[int, BlobInfo]] = {}  # by partition and sequence number
         self._next_look = 0.0
 
-    async def put(self, context: PartitionContext, event: Event, attempts: Attempts, cause: Cause) -> None:
+    async def put(self, context: PartitionContext, event: Event, attempts: HandlerAttempts, cause: LetterCause) -> None:
         """Write a dead letter, unless the event has one.
 
         Raises:
@@ -299,11 +299,11 @@ class DeadLetters:
         """Pass no event of a partition again before the next look."""
         self._requests.pop(partition, None)
 
-    async def read(self, partition: str, sequence_number: int) -> Stored | None:
+    async def read(self, partition: str, sequence_number: int) -> StoredLetter | None:
         """See `LetterFolder.read`."""
         return await self._folder.read(self._blobs, partition, sequence_number)
 
-    async def remove(self, partition: str, found: Stored) -> None:
+    async def remove(self, partition: str, found: StoredLetter) -> None:
         """Remove a letter, and then its request: the handler has processed the event.
 
         Raises:
@@ -313,7 +313,7 @@ class DeadLetters:
             await self._blobs.remove(found.name, if_match=found.etag)
         await self.answered(partition, found.letter.sequence_number)
 
-    async def again(self, context: PartitionContext, found: Stored, at: datetime, cause: Cause) -> None:
+    async def again(self, context: PartitionContext, found: StoredLetter, at: datetime, cause: LetterCause) -> None:
         """Add a failed attempt to a letter, and then remove its request.
 
         Raises:
@@ -344,7 +344,7 @@ class DeadLetters:
                 await self._blobs.remove(info.name, if_match=info.etag)
             own.pop(sequence_number, None)
 
-    def _letter(self, context: PartitionContext, event: Event, attempts: Attempts, cause: Cause) -> Letter:
+    def _letter(self, context: PartitionContext, event: Event, attempts: HandlerAttempts, cause: LetterCause) -> Letter:
         return Letter(
             namespace=context.namespace,
             event_hub=context.event_hub,

@@ -53,7 +53,7 @@ from eventconsumer_host.handler.api import (
 )
 from eventconsumer_host.handler.calls import Calls
 from eventconsumer_host.handler.deadletter import UNDECODED as UNDECODED_EVENT
-from eventconsumer_host.handler.deadletter import Attempts, Cause, DeadLetters, Stored, cause_of
+from eventconsumer_host.handler.deadletter import DeadLetters, HandlerAttempts, LetterCause, StoredLetter, letter_cause
 from eventconsumer_host.handler.loading import FIELD, Factory, describe
 from eventconsumer_host.handler.rows import rows_of
 from eventconsumer_host.lease.model import Checkpoint
@@ -313,7 +313,7 @@ class PartitionHandler:
             except Exception as error:
                 self._count(error)
                 self._log.error("a dead letter failed again", number=number, error=describe(error))
-                cause = cause_of(error, error.reason if isinstance(error, RejectEvents) else None)
+                cause = letter_cause(error, error.reason if isinstance(error, RejectEvents) else None)
                 await letters.again(self._context, found, self._deps.now(), cause)
                 return True
             self._redriven.add(number)
@@ -323,7 +323,7 @@ class PartitionHandler:
         self._redriven.discard(number)
         return True
 
-    async def _pass_again(self, found: Stored, calls: Calls, context: PartitionContext) -> None:
+    async def _pass_again(self, found: StoredLetter, calls: Calls, context: PartitionContext) -> None:
         batch = found.letter.batch()
         context.note_batch(None)
         with self._deps.metrics.handler_seconds.time():
@@ -335,7 +335,9 @@ class PartitionHandler:
         undecoded = next((index for index in piece.indices if index in turn.undecoded), None)
         if undecoded is not None:
             why = turn.rows.system_properties.entries(undecoded)[UNDECODED]
-            return await self._reject(turn, context, piece, [undecoded], Cause(UNDECODED_EVENT, why, traceback=""))
+            return await self._reject(
+                turn, context, piece, [undecoded], LetterCause(UNDECODED_EVENT, why, traceback="")
+            )
         events = Batch(turn.rows, piece.indices)
         piece = replace(piece, given=piece.given + 1)
         self._given = _position(turn.rows, piece.indices[-1])
@@ -353,7 +355,7 @@ class PartitionHandler:
             rejected = [index for index in piece.indices if turn.rows.sequence_numbers[index] in numbers]
             piece = self._unreached(turn, piece, rejected)
             if isinstance(error, RejectEvents) and rejected:
-                return await self._reject(turn, context, piece, rejected, cause_of(error, error.reason))
+                return await self._reject(turn, context, piece, rejected, letter_cause(error, error.reason))
             if not piece.indices:
                 self._failed(error, "its events are done, because it has written a checkpoint", alarm=True)
                 return []
@@ -380,7 +382,7 @@ class PartitionHandler:
             return [piece]
         if len(events) == 1:
             self._failed(error, f"{_named(events)} becomes a dead letter", alarm=True)
-            return await self._reject(turn, context, piece, piece.indices, cause_of(error))
+            return await self._reject(turn, context, piece, piece.indices, letter_cause(error))
         self._failed(error, f"{_named(events)} are divided to find the events that fail", alarm=True)
         middle = len(events) // 2
         return [
@@ -389,10 +391,10 @@ class PartitionHandler:
         ]
 
     async def _reject(
-        self, turn: _Round, context: PartitionContext, piece: _Piece, rejected: Sequence[int], cause: Cause
+        self, turn: _Round, context: PartitionContext, piece: _Piece, rejected: Sequence[int], cause: LetterCause
     ) -> list[_Piece]:
         """Write dead letters; returns the remaining events of the piece, or the whole piece after a stop."""
-        attempts = Attempts(piece.given, turn.began, self._deps.now())
+        attempts = HandlerAttempts(piece.given, turn.began, self._deps.now())
         for event in Batch(turn.rows, rejected):
             failures = 0
             while True:

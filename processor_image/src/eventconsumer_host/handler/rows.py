@@ -16,7 +16,7 @@ import pyarrow as pa
 from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_api.wire import file_columns
 from eventconsumer_host.source.batch import COLUMNS, KINDS, EventBatch
-from eventconsumer_host.source.rows import Kind
+from eventconsumer_host.source.rows import PropertyKind
 
 NUMBER = "sequence_number"
 CHANGEABLE = tuple(each.name for each in file_columns.COLUMNS if each.replaceable)
@@ -149,5 +149,5 @@ def _kinds(properties: pa.MapArray, before: pa.MapArray, kinds: pa.ListArray) ->
     found: list[list[int]] = []
     for entries, known, own in zip(properties.to_pylist(), before.to_pylist(), kinds.to_pylist(), strict=True):
         kind_of = dict(zip(known, own, strict=True))
-        found.append([kind_of.get(entry, Kind.TEXT) for entry in entries])
+        found.append([kind_of.get(entry, PropertyKind.TEXT) for entry in entries])
     return pa.array(found, pa.list_(pa.uint8()))

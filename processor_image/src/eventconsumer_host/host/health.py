@@ -17,7 +17,7 @@ from eventconsumer_api.wire.fleet import FLEET_MAX_BYTES, FLEET_PATH, FLEET_SIGN
 from eventconsumer_api.wire.host_report import HostReport
 from eventconsumer_host.errors import PortTaken
 from eventconsumer_host.metrics import Metrics
-from eventconsumer_host.partition.operator_messages import OperatorMessages, Refused
+from eventconsumer_host.partition.operator_messages import MessageRefused, OperatorMessages
 
 BODY_SECONDS = 5.0  # within which a message must arrive completely
 REQUEST_BYTES = 2 * FLEET_MAX_BYTES  # a longer message is refused first, with a cause
@@ -104,7 +104,7 @@ class HealthServer:
         try:
             body = await self._body(request)
             self._messages.receive(body, request.headers.get(FLEET_SIGNATURE_HEADER, ""))
-        except Refused as error:
+        except MessageRefused as error:
             return web.Response(status=error.status, text=f"{error}\n")
         if request.headers.get("Prefer") == "return=representation":
             return await self._status(request)
@@ -115,11 +115,11 @@ class HealthServer:
             async with asyncio.timeout(BODY_SECONDS):
                 return await request.read()
         except web.HTTPRequestEntityTooLarge:
-            error = Refused(413, "too large", f"the message has more than {FLEET_MAX_BYTES} bytes")
+            error = MessageRefused(413, "too large", f"the message has more than {FLEET_MAX_BYTES} bytes")
         except ConnectionError as lost:
             traceback.clear_frames(lost.__traceback__)  # the message is in a circle of references
             raise
         except TimeoutError:
-            error = Refused(408, "too slow", f"the message did not arrive within {BODY_SECONDS:.0f} s")
+            error = MessageRefused(408, "too slow", f"the message did not arrive within {BODY_SECONDS:.0f} s")
         self._messages.count_refused(error)
         raise error

@@ -36,7 +36,7 @@ from eventconsumer_host.identity.records import lease_record, restore_lease_reco
 from eventconsumer_host.leader.leader import Leader
 from eventconsumer_host.leader.tail import segments_of
 from eventconsumer_host.leader.watermark import STEP
-from eventconsumer_host.lease.layouts import checkpoint_store
+from eventconsumer_host.lease.layouts import lease_store
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.partition.dependencies import PumpDependencies
 from eventconsumer_host.partition.manager import PartitionManager
@@ -197,7 +197,7 @@ class Host:
             handler=self._handlers(registration, segment.segment_id, rng),
             chain=registration.chain,
         )
-        leases = checkpoint_store(config, info, registration.leases, self._clock)
+        leases = lease_store(config, info, registration.leases, self._clock)
         partitions = self._partitions = PartitionManager(deps, leases, chain, self._messages)
         leader = self._leader = Leader(
             deps,

@@ -33,7 +33,7 @@ from eventconsumer_host.leader.stage import Stage, stage_of
 from eventconsumer_host.leader.table import TableTask
 from eventconsumer_host.leader.task import LeaderTask, View
 from eventconsumer_host.leader.watermark import WatermarkFile, WatermarkTask
-from eventconsumer_host.lease.layouts import checkpoint_store
+from eventconsumer_host.lease.layouts import lease_store
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_storage.credential import fingerprint
 from eventconsumer_storage.errors import StorageError
@@ -127,7 +127,7 @@ class Probe:
         """Measure until stopped, until a credential changes, or until a request fails."""
         part = problems.HUB  # the part that the current request concerns
         work, config = self._work(registration), self._config
-        leases = checkpoint_store(config, registration.info, registration.leases, self._clock)
+        leases = lease_store(config, registration.info, registration.leases, self._clock)
         looked, view = float("-inf"), None
         try:
             while not self._stop.is_set() and self._fingerprint() == seen:

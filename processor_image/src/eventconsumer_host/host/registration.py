@@ -22,10 +22,10 @@ from eventconsumer_host.amqp.hub import AmqpHub, linger_seconds
 from eventconsumer_host.credentials import hub_access
 from eventconsumer_host.errors import HubNotFound
 from eventconsumer_host.handler.loading import Factory, load
-from eventconsumer_host.host.replay import BoundedHub, bounded
+from eventconsumer_host.host.replay import BoundedHub, bounded_hub
 from eventconsumer_host.identity.records import Leases, Times, claim_chain, claim_leases
 from eventconsumer_host.identity.segments import current
-from eventconsumer_host.lease.layouts import checkpoint_store
+from eventconsumer_host.lease.layouts import lease_store
 from eventconsumer_host.partition.memory import Memory
 from eventconsumer_host.sink.slots import utc_now
 from eventconsumer_host.source.budget import Budget
@@ -99,17 +99,17 @@ async def _find_segments(config: HostConfig, found: Registration) -> Registratio
 
 
 async def _claim_chain(config: HostConfig, found: Registration) -> Registration:
-    store = checkpoint_store(config, found.info, found.leases, boottime)
+    store = lease_store(config, found.info, found.leases, boottime)
     return replace(found, chain=await claim_chain(config, found.segments[0].segment_id, store, found.sink, TIMES))
 
 
 async def _claim_leases(config: HostConfig, found: Registration) -> None:
-    leases = Leases(checkpoint_store(config, found.info, found.leases, boottime), found.leases)
+    leases = Leases(lease_store(config, found.info, found.leases, boottime), found.leases)
     await claim_leases(config, found.hub, found.info, chain=found.chain, leases=leases, sink=found.sink, times=TIMES)
 
 
 async def _bounded(found: Registration, config: ReplayConfig, prefix: str) -> Registration:
-    hub = await bounded(found.hub, found.info, config, found.sink, prefix)
+    hub = await bounded_hub(found.hub, found.info, config, found.sink, prefix)
     return replace(found, hub=hub, info=hub.narrowed(found.info), replay=hub)
 
 

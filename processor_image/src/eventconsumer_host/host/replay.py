@@ -107,7 +107,7 @@ class _BoundedSource:
         await self._source.abandon()
 
 
-async def bounded(hub: Hub, info: HubInfo, config: ReplayConfig, sink: BlobStore, prefix: str) -> BoundedHub:
+async def bounded_hub(hub: Hub, info: HubInfo, config: ReplayConfig, sink: BlobStore, prefix: str) -> BoundedHub:
     """The hub, limited to the partitions and ends of a replay.
 
     Raises:

@@ -37,7 +37,7 @@ from eventconsumer_api.wire.identity import (
 from eventconsumer_host import problems
 from eventconsumer_host.identity.segments import is_superseded
 from eventconsumer_host.lease.model import Lease
-from eventconsumer_host.lease.store import CheckpointStore
+from eventconsumer_host.lease.store import LeaseStore
 from eventconsumer_host.source import offsets
 from eventconsumer_host.source.byoffset import number_at
 from eventconsumer_host.source.first import first_from
@@ -68,7 +68,7 @@ class Times:
 class Leases:
     """The leases of a consumer, and their container."""
 
-    store: CheckpointStore
+    store: LeaseStore
     blobs: BlobStore
 
 
@@ -96,7 +96,7 @@ async def take_lead(sink: BlobStore, prefix: str, token: str, seconds: int, cloc
 
 
 @dataclass(frozen=True, slots=True)
-class Stored(Generic[R]):
+class StoredRecord(Generic[R]):
     """The record of a chain or of leases, and the ETag and the name of its blob."""
 
     record: R
@@ -104,7 +104,7 @@ class Stored(Generic[R]):
     name: str
 
 
-async def read_chain(sink: BlobStore, prefix: str) -> Stored[ChainRecord] | None:
+async def read_chain(sink: BlobStore, prefix: str) -> StoredRecord[ChainRecord] | None:
     """The record of a chain; None if there is none yet.
 
     Raises:
@@ -116,7 +116,7 @@ async def read_chain(sink: BlobStore, prefix: str) -> Stored[ChainRecord] | None
     return _stored(ChainRecord, name, blob)
 
 
-async def read_lease_record(leases: BlobStore, folder: str, group: str) -> Stored[LeaseRecord] | None:
+async def read_lease_record(leases: BlobStore, folder: str, group: str) -> StoredRecord[LeaseRecord] | None:
     """The record of a folder of leases; None if there is none; raises as `read_chain`."""
     for name in lease_record_names(folder, group):
         try:
@@ -143,9 +143,7 @@ async def other_spellings(leases: BlobStore, folder: str, group: str) -> list[st
     return sorted(name for name in found if name != group and name.lower() == group.lower())
 
 
-async def claim_chain(
-    config: HostConfig, segment_id: str, leases: CheckpointStore, sink: BlobStore, times: Times
-) -> str:
+async def claim_chain(config: HostConfig, segment_id: str, leases: LeaseStore, sink: BlobStore, times: Times) -> str:
     """Verify that this resource drains into its chain; returns the identity of the chain.
 
     Args:
@@ -220,9 +218,7 @@ async def until_moved(
             await restore()
 
 
-async def _take_over(
-    resource: ResourceRef, prefix: str, leases: CheckpointStore, sink: BlobStore, times: Times
-) -> None:
+async def _take_over(resource: ResourceRef, prefix: str, leases: LeaseStore, sink: BlobStore, times: Times) -> None:
     """Write this resource into the record, if no host of another resource leads.
 
     Raises:
@@ -422,10 +418,10 @@ def _encoded(record: WireDocument) -> bytes:
     return record.to_json(indent=2).encode()
 
 
-def _stored(model: type[R], name: str, blob: Blob | None) -> Stored[R] | None:
+def _stored(model: type[R], name: str, blob: Blob | None) -> StoredRecord[R] | None:
     if blob is None:
         return None
     try:
-        return Stored(model.model_validate_json(blob.data), blob.info.etag, name)
+        return StoredRecord(model.model_validate_json(blob.data), blob.info.etag, name)
     except ValidationError:
         raise Damaged(f"cannot parse the record {name}: restore it from a backup") from None

@@ -24,13 +24,13 @@ from eventconsumer_api.wire.identity import EventMark
 from eventconsumer_api.wire.watermark import WatermarkRecord
 from eventconsumer_host import problems
 from eventconsumer_host.batch.log import BatchState
-from eventconsumer_host.batch.plan import Waiting, later
+from eventconsumer_host.batch.plan import WaitingFiles, later
 from eventconsumer_host.batch.report import count
 from eventconsumer_host.errors import SourceError
 from eventconsumer_host.leader.ledger import Account, Heads, Ledger, first_wanted, lag_of
 from eventconsumer_host.leader.rate_limit import start_of, turn
 from eventconsumer_host.leader.stage import Stage, view_of
-from eventconsumer_host.leader.tail import Pace
+from eventconsumer_host.leader.tail import LookPace
 from eventconsumer_host.leader.task import Partitions, Task, View
 from eventconsumer_host.leader.watermark import MARGIN, Complete, not_taken, of_partition, without
 from eventconsumer_host.lease.model import Lease
@@ -114,7 +114,7 @@ class Measure:
         )
         policy = config.processing.checkpoint.policy
         late = policy in {CheckpointPolicy.EVENTS, CheckpointPolicy.INTERVAL}
-        self._pace = Pace(OFTEN_LOOK_SECONDS if late else config.roll.max_seconds + RARE_LOOK_SECONDS)
+        self._pace = LookPace(OFTEN_LOOK_SECONDS if late else config.roll.max_seconds + RARE_LOOK_SECONDS)
 
     @property
     def ledgers(self) -> dict[str, Ledger]:
@@ -176,12 +176,12 @@ class Measure:
         others = [*pending[:number], *pending[number + 1 :]]
         return Backlog(self.accounts[number], pending[number], others, self.complete)
 
-    def waiting(self) -> Waiting:
+    def waiting(self) -> WaitingFiles:
         """The files in no batch; none if batches are not configured."""
         if self._config.batches is None:
-            return Waiting()
+            return WaitingFiles()
         ledgers = self._all()
-        return Waiting(
+        return WaitingFiles(
             files=sum(ledger.files for ledger in ledgers),
             bytes=sum(ledger.bytes for ledger in ledgers),
             oldest=min((ledger.pending[0].committed_at for ledger in ledgers if ledger.pending), default=None),

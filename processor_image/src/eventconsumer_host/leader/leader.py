@@ -24,7 +24,7 @@ from eventconsumer_host.errors import LeaseLost
 from eventconsumer_host.identity.records import LEAD_SECONDS, is_displaced, leader_name, take_lead
 from eventconsumer_host.leader.batches import BatchesTask
 from eventconsumer_host.leader.lag import LagTask, Measure
-from eventconsumer_host.leader.notices import NoticesTask, Receiver
+from eventconsumer_host.leader.notices import NoticeReceiver, NoticesTask
 from eventconsumer_host.leader.retention import PAUSE_SECONDS, RetentionTask
 from eventconsumer_host.leader.stage import Stage, view_of
 from eventconsumer_host.leader.table import CHECKPOINT_VERSIONS, TableTask
@@ -33,7 +33,7 @@ from eventconsumer_host.leader.task import LeaderTask, View
 from eventconsumer_host.leader.watermark import WatermarkFile, WatermarkTask
 from eventconsumer_host.lease.keeper import Keeper
 from eventconsumer_host.notice.cursor import Cursor
-from eventconsumer_host.notice.endpoint import Endpoint
+from eventconsumer_host.notice.endpoint import NoticeEndpoint
 from eventconsumer_host.partition.dependencies import PumpDependencies
 from eventconsumer_host.partition.manager import PartitionManager
 from eventconsumer_storage.blobs import BlobStore
@@ -58,7 +58,7 @@ class Leader:
         partitions: PartitionManager,
         checkpoint_versions: int = CHECKPOINT_VERSIONS,
         retention_seconds: float = PAUSE_SECONDS,
-        endpoint: Callable[[NoticesConfig], Receiver] = Endpoint,
+        endpoint: Callable[[NoticesConfig], NoticeReceiver] = NoticeEndpoint,
     ) -> None:
         self._deps = deps
         self._blobs = blobs

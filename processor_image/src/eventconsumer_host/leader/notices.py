@@ -29,8 +29,8 @@ from eventconsumer_host.leader.tail import Follower, Segment, Tail
 from eventconsumer_host.leader.task import Task, View
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.notice import pace
-from eventconsumer_host.notice.cursor import Cursor, Place, Places
-from eventconsumer_host.notice.message import Message, Origin, message
+from eventconsumer_host.notice.cursor import Cursor, NoticePosition, NoticePositions
+from eventconsumer_host.notice.message import NoticeMessage, Origin, message
 from eventconsumer_host.notice.pace import Failing, Failure
 from eventconsumer_host.sink.slots import Slot
 from eventconsumer_storage.errors import Damaged, StorageError
@@ -42,17 +42,17 @@ _READ, _SAVE = "read cursor", "write cursor"  # in place of a partition
 log = structlog.get_logger(__name__)
 
 
-class Receiver(Protocol):
+class NoticeReceiver(Protocol):
     """The receiver of notices; see `notice.endpoint`."""
 
-    async def post(self, message: Message) -> None:
+    async def post(self, message: NoticeMessage) -> None:
         """Send a notice; raises `NoticeFailed` or `Blocked`."""
 
     async def close(self) -> None:
         """Close connections."""
 
 
-def waiting(newest: Segment, partitions: Sequence[str], places: Places, *, look: bool) -> list[str]:
+def waiting(newest: Segment, partitions: Sequence[str], places: NoticePositions, *, look: bool) -> list[str]:
     """PURE: the partitions that may have files without an acknowledged notice.
 
     Args:
@@ -80,7 +80,7 @@ class Notifier:
         self,
         origin: Origin,
         kind: NoticeFormat,
-        post: Callable[[Message], Awaitable[None]],
+        post: Callable[[NoticeMessage], Awaitable[None]],
         cursor: Cursor,
         tail: Tail,
         *,
@@ -176,8 +176,8 @@ class Notifier:
     async def _start(self, partitions: Sequence[str]) -> None:
         """Start to send the notices of each partition that has some and is due."""
         segments, newest = self._tail.segments, self._tail.newest
-        ends = {name: Place(newest.segment_id, end) for name, end in newest.ends.items()}
-        first = None if self._look else Places(newest.segment_id, ends)
+        ends = {name: NoticePosition(newest.segment_id, end) for name, end in newest.ends.items()}
+        first = None if self._look else NoticePositions(newest.segment_id, ends)
         if not pace.due([_READ], self._failing, (), self._clock()):
             return
         try:
@@ -217,7 +217,7 @@ class Notifier:
         try:
             while _SAVE not in self._failing and (found := await self._next(partition)) is not None:
                 segment, slot = found
-                after = Place(segment.segment_id, slot.last + 1)
+                after = NoticePosition(segment.segment_id, slot.last + 1)
                 if not slot.tombstone:  # the content of a pruned file does not exist any more
                     self._oldest[partition] = slot.committed_at
                     async with self._slots:
@@ -250,7 +250,7 @@ class Notifier:
                 return segment, slot
             if not later:
                 return None
-            self._cursor.move(partition, Place(later[0].segment_id))
+            self._cursor.move(partition, NoticePosition(later[0].segment_id))
         return None
 
     async def _file(self, follower: Follower, position: int, later: Sequence[Segment]) -> Slot | None:
@@ -326,7 +326,7 @@ class NoticesTask(Task):
         config: NoticesConfig,
         cursor: Cursor,
         *,
-        endpoint: Callable[[NoticesConfig], Receiver],
+        endpoint: Callable[[NoticesConfig], NoticeReceiver],
         lead: Callable[[], AbstractAsyncContextManager[bool]],
     ) -> None:
         """Create; sends no request.
@@ -345,7 +345,7 @@ class NoticesTask(Task):
         self._endpoint = endpoint
         self._cursor = cursor
         self._lead = lead
-        self._receiver: Receiver | None = None
+        self._receiver: NoticeReceiver | None = None
         self._notifier: Notifier | None = None
 
     async def step(self, view: View) -> None:

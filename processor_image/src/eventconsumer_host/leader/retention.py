@@ -41,7 +41,13 @@ from eventconsumer_host.lease.model import Lease
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.notice.cursor import cursor_name, parsed, places_of
 from eventconsumer_host.prune.rules import OldFile, Standing, Window, choose, reason_to_keep
-from eventconsumer_host.prune.tombstones import AT_A_TIME, Content, Doomed, remove_content, replace_with_tombstone
+from eventconsumer_host.prune.tombstones import (
+    AT_A_TIME,
+    CapturedContent,
+    Doomed,
+    remove_content,
+    replace_with_tombstone,
+)
 from eventconsumer_host.sink.slots import Slot
 from eventconsumer_host.table.delta import TablePartition, TableState
 from eventconsumer_host.table.log import TableLog, invalid
@@ -161,7 +167,7 @@ class _Once:
         self._reading: asyncio.Task[TableState | None] | None = None
 
     async def get(self) -> TableState | None:
-        """The table; None: there is none. Raises as `Retention._table_now`."""
+        """The table; None: there is none. Raises as `FileRetention._table_now`."""
         self._reading = self._reading or asyncio.create_task(self._read())
         return await self._reading
 
@@ -185,7 +191,7 @@ class _Due:
     table: _Once
 
 
-class Retention:
+class FileRetention:
     """Retention of one consumer's files."""
 
     def __init__(
@@ -461,11 +467,13 @@ class Retention:
             async with limit:
                 self._check()
                 if slot.tombstone:  # a host ended before it removed the content
-                    await remove_content(self._blobs, Content(slot.path, slot.etag))
+                    await remove_content(self._blobs, CapturedContent(slot.path, slot.etag))
                     return
                 name = self._name_of(partition, slot)
                 inside = slot.path == name  # else the slot is a record that names the file
-                file = Doomed(name, slot.etag if inside else "", None if inside else Content(slot.path, slot.etag))
+                file = Doomed(
+                    name, slot.etag if inside else "", None if inside else CapturedContent(slot.path, slot.etag)
+                )
                 if not await replace_with_tombstone(self._blobs, file, now):
                     log.warning("a file changed and was not removed", file=name)
                     return
@@ -592,7 +600,7 @@ class RetentionTask(Task):
         """
         self._measure = measure
         self._seconds = seconds
-        self._retention = Retention(
+        self._retention = FileRetention(
             stage.blobs,
             stage.config,
             limits,

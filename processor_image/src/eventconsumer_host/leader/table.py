@@ -15,11 +15,11 @@ import structlog
 
 from eventconsumer_api.wire.host_report import COUNT_MAX, TableReport
 from eventconsumer_host.leader.stage import Stage
-from eventconsumer_host.leader.tail import Follower, Pace, Segment, Tail
+from eventconsumer_host.leader.tail import Follower, LookPace, Segment, Tail
 from eventconsumer_host.leader.task import Task, View
 from eventconsumer_host.sink.slots import Slot
 from eventconsumer_host.table import checkpoint
-from eventconsumer_host.table.delta import Registration, TablePartition, TableState, new_table
+from eventconsumer_host.table.delta import TableCommit, TablePartition, TableState, new_table
 from eventconsumer_host.table.log import TableLog, invalid
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.confined.reader import Confined
@@ -150,7 +150,7 @@ class Committer:
         covered = self._state.covered(self._chain, place)
         return await follower.start() if covered is None else covered + 1
 
-    def _next(self) -> Registration | None:
+    def _next(self) -> TableCommit | None:
         """The next commit; None: nothing is left to register.
 
         Raises:
@@ -171,7 +171,7 @@ class Committer:
                 "spec.sink.table and let a program of your own register the files"
             )
         slots = [slot for each in chosen.values() for slot in each]
-        return Registration(
+        return TableCommit(
             chain=self._chain,
             slots=chosen,
             files=self._total("files") + len(slots),
@@ -238,7 +238,7 @@ class TableTask(Task):
 
     async def step(self, view: View) -> None:
         """See `LeaderTask`. Where the hub has events that no file has, each step looks for a file."""
-        await self._tail.follow(view, Pace(0.0, QUIET_SECONDS))
+        await self._tail.follow(view, LookPace(0.0, QUIET_SECONDS))
         await self._committer.advance(view.partitions)
 
     def report(self) -> Mapping[str, object]:

@@ -7,8 +7,8 @@ than `FOLLOWED` files is read with one listing instead of a request for each fil
 A next file is only asked for where there may be one:
 
     a checkpoint, or a commit of this host, is behind the known end: at once
-    the hub has events behind the known end, or does not answer: again after `Pace.pause`
-    the hub had no further event: never, apart from `Pace.quiet` seconds after a file, in which events are expected
+    the hub has events behind the known end, or does not answer: again after `LookPace.pause`
+    the hub had no further event: never, apart from `LookPace.quiet` seconds after a file, in which events are expected
 
 So a partition that is complete costs no request. Segments before the newest one have ended: `hub accept` seals them
 before it writes the next one. They are read once, and have no new files.
@@ -173,7 +173,7 @@ def segments_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class LookPace:
     """How often a task looks for files that no checkpoint names.
 
     Attributes:
@@ -186,7 +186,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HubAnswer:
     """What the hub said of a partition: its last sequence number, and when it was asked."""
 
     last: int
@@ -204,7 +204,7 @@ class Tail:
         """Create; sends no request."""
         self.segments = segments
         self._now = now
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, HubAnswer] = {}
 
     @property
     def newest(self) -> Segment:
@@ -213,9 +213,9 @@ class Tail:
 
     def hear(self, partition: str, last: int, asked: datetime) -> None:
         """Take an answer of the hub: the last sequence number of a partition, and when it was requested."""
-        self._answers[partition] = Answer(last, asked)
+        self._answers[partition] = HubAnswer(last, asked)
 
-    async def follow(self, view: View, pace: Pace) -> None:
+    async def follow(self, view: View, pace: LookPace) -> None:
         """Find the new files of the partitions that may have some. Partitions without a known end are left out.
 
         Raises:
@@ -239,7 +239,7 @@ class Tail:
             if isinstance(result, BaseException):
                 raise result
 
-    def _is_due(self, partition: str, follower: Follower, reached: int, pace: Pace) -> bool:
+    def _is_due(self, partition: str, follower: Follower, reached: int, pace: LookPace) -> bool:
         now, end = self._now(), follower.end or 0
         if reached > end:
             return True
@@ -252,7 +252,7 @@ class Tail:
         return (now - follower.looked).total_seconds() >= pace.pause
 
 
-def is_complete(end: int, found: datetime | None, answer: Answer | None, now: datetime, quiet: float) -> bool:
+def is_complete(end: int, found: datetime | None, answer: HubAnswer | None, now: datetime, quiet: float) -> bool:
     """PURE: whether a partition has no file after the known ones, and is not expected to have one soon.
 
     Args:
@@ -260,7 +260,7 @@ def is_complete(end: int, found: datetime | None, answer: Answer | None, now: da
         found: When the last file was found; None: there was none.
         answer: Of the hub; None: none yet.
         now: Wall clock.
-        quiet: See `Pace`.
+        quiet: See `LookPace`.
     """
     if answer is None or now - answer.asked >= STALE or answer.last >= end:
         return False

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from eventconsumer_api.wire.host_report import PartitionReport, Problem
-from eventconsumer_host.lease.model import Lease, Listing
+from eventconsumer_host.lease.model import Lease, LeaseListing
 
 MEASURE_SECONDS = 5.0  # between two looks at the hub, the leases and the files
 FIRST_SECONDS = 1.0  # between two looks whether there is a first measurement, which sends no request
@@ -47,7 +47,7 @@ class Partitions(Protocol):
         """Ids of all partitions of the hub."""
 
     @property
-    def listing(self) -> Listing:
+    def listing(self) -> LeaseListing:
         """The leases at the last scan."""
 
     def reports(self) -> list[PartitionReport]:

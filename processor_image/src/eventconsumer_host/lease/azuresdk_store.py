@@ -24,7 +24,7 @@ from eventconsumer_api.wire.sdkcheckpoint import NO_OFFSET
 from eventconsumer_host.errors import LeaseInvalid, LeaseLost
 from eventconsumer_host.lease import azuresdk as layout
 from eventconsumer_host.lease.azuresdk import Names, Ownership
-from eventconsumer_host.lease.model import Checkpoint, Lease, Listing, Taken, Unusable, next_epoch
+from eventconsumer_host.lease.model import Checkpoint, Lease, LeaseListing, Taken, Unusable, next_epoch
 from eventconsumer_host.lease.spelling import Group, read_group, spelled, spellings
 from eventconsumer_host.lease.store import ACQUIRE_ATTEMPTS, for_each
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
@@ -72,7 +72,7 @@ class _Sight:
 
 
 class AzureSdkStore:
-    """`store.CheckpointStore` on ownership and checkpoint blobs."""
+    """`store.LeaseStore` on ownership and checkpoint blobs."""
 
     def __init__(self, blobs: BlobStore, names: Names, seconds: int, clock: Callable[[], float]) -> None:
         self._blobs = blobs
@@ -89,20 +89,20 @@ class AzureSdkStore:
 
     @property
     def seconds(self) -> int:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         return self._seconds
 
     @property
     def folder(self) -> str:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         return self._given.home
 
     async def spelling(self) -> str:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         return (await self._names()).spelling
 
     async def existing(self) -> Sequence[Lease]:
-        """See `CheckpointStore`. Liveness of an owner is only visible over time, so no lease counts as leased."""
+        """See `LeaseStore`. Liveness of an owner is only visible over time, so no lease counts as leased."""
         try:
             group = await read_group(self._blobs, await self._names())
         except NotFound:  # the container
@@ -114,8 +114,8 @@ class AzureSdkStore:
                 found.append(self._with_checkpoint(lease, group.checkpoints.get(partition)))
         return found
 
-    async def list(self, partitions: Iterable[str]) -> Listing:
-        """See `CheckpointStore`."""
+    async def list(self, partitions: Iterable[str]) -> LeaseListing:
+        """See `LeaseStore`."""
         names = await self._names()
         group = await read_group(self._blobs, names)
         rivals = await self._rivals(group)
@@ -137,10 +137,10 @@ class AzureSdkStore:
                 invalid[partition] = _left_to(rival, names)
         owners = {sight.owner for sight in self._sights.values()}
         self._rhythms = {owner: rhythm for owner, rhythm in self._rhythms.items() if owner in owners}
-        return Listing(leases, invalid)
+        return LeaseListing(leases, invalid)
 
     async def read(self, partition: str) -> Lease:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         names = await self._names()
         name = names.ownership(partition)
         info, reached = await for_each([name, names.checkpoint(partition)], self._blobs.head)
@@ -151,7 +151,7 @@ class AzureSdkStore:
         return self._with_checkpoint(lease, reached)
 
     async def acquire(self, seen: Lease, owner: str, *, rebuild: bool = False) -> Taken | None:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         epoch = next_epoch(seen.partition, max(seen.epoch, self._epochs.get(seen.partition, 0)))
         wanted = Lease(seen.partition, owner, str(uuid4()), epoch, etag=seen.etag, leased=True)
         since = self._clock()
@@ -173,11 +173,11 @@ class AzureSdkStore:
             raise
 
     async def renew(self, lease: Lease) -> Lease:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         return await self._rewrite(lease, lease.owner)
 
     async def advance(self, lease: Lease, checkpoint: Checkpoint) -> Lease:
-        """See `CheckpointStore`. The SDKs write checkpoints unconditionally; here, conditional writes raise them."""
+        """See `LeaseStore`. The SDKs write checkpoints unconditionally; here, conditional writes raise them."""
         name, etag = (await self._names()).checkpoint(lease.partition), lease.checkpoint_etag
         for _ in range(REWRITE_ATTEMPTS):
             try:
@@ -193,11 +193,11 @@ class AzureSdkStore:
         raise Unavailable(f"checkpoint of partition {lease.partition}: other programs write it continuously")
 
     async def raise_epoch(self, lease: Lease, epoch: int) -> Lease:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         return await self._rewrite(replace(lease, epoch=epoch), lease.owner)
 
     async def release(self, lease: Lease) -> None:
-        """See `CheckpointStore`. The epoch stays in the blob, so that the next owner continues from it."""
+        """See `LeaseStore`. The epoch stays in the blob, so that the next owner continues from it."""
         await self._rewrite(lease, owner="")
 
     # --- spelling ---

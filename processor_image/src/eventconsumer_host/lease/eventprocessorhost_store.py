@@ -21,7 +21,7 @@ from uuid import uuid4
 from eventconsumer_api.v1alpha1 import LeaseDialect
 from eventconsumer_host.errors import LeaseInvalid, LeaseLost
 from eventconsumer_host.lease import eventprocessorhost as layout
-from eventconsumer_host.lease.model import Checkpoint, Lease, Listing, Taken, Unusable, next_epoch
+from eventconsumer_host.lease.model import Checkpoint, Lease, LeaseListing, Taken, Unusable, next_epoch
 from eventconsumer_host.lease.store import ACQUIRE_ATTEMPTS, TIDY_SECONDS, for_each
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
 from eventconsumer_storage.causes import with_cause
@@ -32,7 +32,7 @@ NAMELESS_LEASES = 2  # lease durations for which a leased blob may lack an owner
 
 
 class EventProcessorHostStore:
-    """`store.CheckpointStore` on leased blobs."""
+    """`store.LeaseStore` on leased blobs."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class EventProcessorHostStore:
 
     @property
     def seconds(self) -> int:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         return self._seconds
 
     def name(self, partition: str) -> str:
@@ -65,15 +65,15 @@ class EventProcessorHostStore:
 
     @property
     def folder(self) -> str:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         return layout.blob_prefix(self._prefix, self._group)
 
     async def spelling(self) -> str:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         return ""
 
     async def existing(self) -> Sequence[Lease]:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         try:
             listed = await self._blobs.list(self.folder)
         except NotFound:  # the container
@@ -87,8 +87,8 @@ class EventProcessorHostStore:
         await for_each((info.name for info in listed), look)
         return found
 
-    async def list(self, partitions: Iterable[str]) -> Listing:
-        """See `CheckpointStore`. Missing blobs are created, as that library does at registration."""
+    async def list(self, partitions: Iterable[str]) -> LeaseListing:
+        """See `LeaseStore`. Missing blobs are created, as that library does at registration."""
         listed = await self._blobs.list(self.folder, metadata=True)
         found = {info.name: info for info in listed}
         leases: dict[str, Lease] = {}
@@ -105,10 +105,10 @@ class EventProcessorHostStore:
         await for_each((partition for partition in wanted if self.name(partition) in found), look)
         # After that the dialect of the others is known.
         await for_each((partition for partition in wanted if self.name(partition) not in found), look)
-        return Listing(leases, invalid)
+        return LeaseListing(leases, invalid)
 
     async def read(self, partition: str) -> Lease:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         name = self.name(partition)
         blob = await self._blobs.read(name, layout.MAX_BODY_BYTES + 1)
         if blob is None:
@@ -116,7 +116,7 @@ class EventProcessorHostStore:
         return self._decoded(partition, blob.info, blob.data)
 
     async def acquire(self, seen: Lease, owner: str, *, rebuild: bool = False) -> Taken | None:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         next_epoch(seen.partition, seen.epoch)
         token = str(uuid4())
         try:
@@ -137,7 +137,7 @@ class EventProcessorHostStore:
             raise
 
     async def renew(self, lease: Lease) -> Lease:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         try:
             await self._blobs.renew_lease(self.name(lease.partition), lease.token)
         except (Conflict, NotFound) as error:
@@ -145,15 +145,15 @@ class EventProcessorHostStore:
         return lease
 
     async def advance(self, lease: Lease, checkpoint: Checkpoint) -> Lease:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         return await self._write(lease, replace(lease, checkpoint=checkpoint))
 
     async def raise_epoch(self, lease: Lease, epoch: int) -> Lease:
-        """See `CheckpointStore`."""
+        """See `LeaseStore`."""
         return await self._write(lease, replace(lease, epoch=epoch))
 
     async def release(self, lease: Lease) -> None:
-        """See `CheckpointStore`. The storage lease is released, then owner and token are emptied."""
+        """See `LeaseStore`. The storage lease is released, then owner and token are emptied."""
         try:
             await self._blobs.release_lease(self.name(lease.partition), lease.token)
         except (Conflict, NotFound) as error:

@@ -9,7 +9,7 @@ import structlog
 from eventconsumer_host.errors import LeaseInvalid, LeaseLost
 from eventconsumer_host.lease.keeper import Keeper
 from eventconsumer_host.lease.model import Checkpoint, Lease, Taken, next_epoch
-from eventconsumer_host.lease.store import CheckpointStore
+from eventconsumer_host.lease.store import LeaseStore
 from eventconsumer_storage.errors import NotFound, StorageError, Unavailable
 from eventconsumer_storage.lease_time import boottime
 
@@ -27,7 +27,7 @@ class HeldLease:
     The first operation (renewal, write or read) that detects the loss ends it for all.
     """
 
-    def __init__(self, store: CheckpointStore, taken: Taken, clock: Callable[[], float] = boottime) -> None:
+    def __init__(self, store: LeaseStore, taken: Taken, clock: Callable[[], float] = boottime) -> None:
         """A lease that was just acquired."""
         self._store = store
         self._lease = taken.lease

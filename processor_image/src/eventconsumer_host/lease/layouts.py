@@ -8,14 +8,12 @@ from eventconsumer_api.wire.identity import lease_prefix
 from eventconsumer_host.lease.azuresdk import Names
 from eventconsumer_host.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_host.lease.eventprocessorhost_store import EventProcessorHostStore
-from eventconsumer_host.lease.store import CheckpointStore
+from eventconsumer_host.lease.store import LeaseStore
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.blobs import BlobStore
 
 
-def checkpoint_store(
-    config: HostConfig, info: HubInfo, blobs: BlobStore, clock: Callable[[], float]
-) -> CheckpointStore:
+def lease_store(config: HostConfig, info: HubInfo, blobs: BlobStore, clock: Callable[[], float]) -> LeaseStore:
     """The leases of a consumer.
 
     Args:

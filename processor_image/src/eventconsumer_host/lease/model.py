@@ -60,7 +60,7 @@ class Unusable:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class LeaseListing:
     """All leases of a consumer group."""
 
     leases: Mapping[str, Lease]

@@ -52,7 +52,7 @@ class Fleet:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ScanInput:
     """The input of a scan.
 
     Attributes:
@@ -91,7 +91,7 @@ class Balancer:
         self._kept: dict[str, tuple[float, float]] = {}  # partition -> end and length of the delay of its release
         self._given: dict[str, float] = {}  # partition -> time since which this host is releasing it
 
-    def decide(self, view: View, fleet: Fleet | None) -> Decision:
+    def decide(self, view: ScanInput, fleet: Fleet | None) -> Decision:
         """The partitions to acquire and to release now."""
         gone = fleet.gone - {self._owner} if fleet else frozenset()
         leases = {
@@ -123,7 +123,7 @@ class Balancer:
             rest=self._as_planned(view, plan, fleet),
         )
 
-    def _due(self, view: View, plan: Mapping[str, int], fleet: Fleet) -> list[str]:
+    def _due(self, view: ScanInput, plan: Mapping[str, int], fleet: Fleet) -> list[str]:
         """Partitions of hosts that are ready for them."""
         if fleet.partitions not in {None, len(view.partitions)}:
             return []  # this host or others do not know all partitions yet: wait for an equal plan
@@ -138,7 +138,7 @@ class Balancer:
             and self._kept.get(name, (view.now, 0))[0] <= view.now
         ]
 
-    def _released(self, view: View, due: Sequence[str], leases: Mapping[str, Lease]) -> tuple[str, ...]:
+    def _released(self, view: ScanInput, due: Sequence[str], leases: Mapping[str, Lease]) -> tuple[str, ...]:
         """The partitions to release now; released ones count as moving until they have an owner."""
         on_their_way = {name for name in self._given if name in leases and not leases[name].leased} | {*due}
         self._given = {
@@ -152,7 +152,7 @@ class Balancer:
         return tuple(name for name in due if name in self._given)
 
     def _stray(
-        self, view: View, plan: Mapping[str, int], fleet: Fleet, leases: Mapping[str, Lease], me: int
+        self, view: ScanInput, plan: Mapping[str, int], fleet: Fleet, leases: Mapping[str, Lease], me: int
     ) -> list[str]:
         """Partitions of other hosts without an owner for a long time, which this host should acquire."""
         ready = {ordinal for pod in fleet.ready if (ordinal := ordinal_of(pod)) is not None}
@@ -195,7 +195,7 @@ class Balancer:
         most = max((loads[leases[name].owner] for name in names), default=0)
         return self._rng.choice([name for name in names if loads[leases[name].owner] == most]) if names else None
 
-    def _as_planned(self, view: View, plan: Mapping[str, int], fleet: Fleet) -> bool:
+    def _as_planned(self, view: ScanInput, plan: Mapping[str, int], fleet: Fleet) -> bool:
         """Whether all hosts are ready, and each partition is held by its planned host."""
         ready = {ordinal_of(pod) for pod in fleet.ready}
         return (

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 from typing import Protocol, TypeVar
 
-from eventconsumer_host.lease.model import Checkpoint, Lease, Listing, Taken
+from eventconsumer_host.lease.model import Checkpoint, Lease, LeaseListing, Taken
 from eventconsumer_storage.errors import Unavailable
 
 ACQUIRE_ATTEMPTS = 2
@@ -22,7 +22,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class CheckpointStore(Protocol):
+class LeaseStore(Protocol):
     """The leases of one consumer group. All methods may raise `StorageError`."""
 
     @property
@@ -43,7 +43,7 @@ class CheckpointStore(Protocol):
     async def existing(self) -> Sequence[Lease]:
         """Existing leases, without those that cannot be parsed; creates none."""
 
-    async def list(self, partitions: Iterable[str]) -> Listing:
+    async def list(self, partitions: Iterable[str]) -> LeaseListing:
         """All leases; missing ones of `partitions` are free.
 
         Raises:

@@ -39,7 +39,7 @@ class NoticesRecord(WireDocument):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NoticePosition:
     """The first file of a partition without an acknowledged notice.
 
     Attributes:
@@ -52,7 +52,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Places:
+class NoticePositions:
     """The places of all partitions.
 
     Attributes:
@@ -61,18 +61,18 @@ class Places:
     """
 
     segment_id: str
-    known: Mapping[str, Place] = field(default_factory=dict)
+    known: Mapping[str, NoticePosition] = field(default_factory=dict)
 
-    def of(self, partition: str) -> Place:
+    def of(self, partition: str) -> NoticePosition:
         """The place of a partition."""
-        return self.known.get(partition) or Place(self.segment_id)
+        return self.known.get(partition) or NoticePosition(self.segment_id)
 
-    def moved(self, partition: str, place: Place) -> "Places":
+    def moved(self, partition: str, place: NoticePosition) -> "NoticePositions":
         """These places, with another one of a partition."""
         return replace(self, known={**self.known, partition: place})
 
 
-def later(one: Place, other: Place, order: Sequence[str]) -> Place:
+def later(one: NoticePosition, other: NoticePosition, order: Sequence[str]) -> NoticePosition:
     """PURE: the later of two places.
 
     Args:
@@ -83,10 +83,10 @@ def later(one: Place, other: Place, order: Sequence[str]) -> Place:
     return max(one, other, key=lambda place: (order.index(place.segment_id), -1 if place.next is None else place.next))
 
 
-def joined(stored: Places, known: Places, order: Sequence[str]) -> Places:
+def joined(stored: NoticePositions, known: NoticePositions, order: Sequence[str]) -> NoticePositions:
     """PURE: the places in storage, and later ones that this host knows to be acknowledged."""
     found = {name: later(stored.of(name), place, order) for name, place in known.known.items()}
-    return Places(stored.segment_id, {**stored.known, **found})
+    return NoticePositions(stored.segment_id, {**stored.known, **found})
 
 
 def parsed(data: bytes) -> NoticesRecord:
@@ -94,16 +94,16 @@ def parsed(data: bytes) -> NoticesRecord:
     return NoticesRecord.model_validate_json(data)
 
 
-def places_of(record: NoticesRecord) -> Places:
+def places_of(record: NoticesRecord) -> NoticePositions:
     """PURE: the places that a record names."""
     known = {
-        name: Place(record.segments.get(name, record.segment_id), record.next.get(name))
+        name: NoticePosition(record.segments.get(name, record.segment_id), record.next.get(name))
         for name in record.next.keys() | record.segments.keys()
     }
-    return Places(record.segment_id, known)
+    return NoticePositions(record.segment_id, known)
 
 
-def record_of(places: Places, chain: str, now: datetime) -> NoticesRecord:
+def record_of(places: NoticePositions, chain: str, now: datetime) -> NoticesRecord:
     """PURE: the record that names these places."""
     known = sorted(places.known.items())
     return NoticesRecord(
@@ -140,7 +140,7 @@ class Cursor:
         self._chain = chain
         self._now = now
         self._clock = clock
-        self._places: Places | None = None
+        self._places: NoticePositions | None = None
         self._order: Sequence[str] = ()
         self._etag: str | None = None
         self._current = False  # whether storage has the version that this host has read or written
@@ -148,7 +148,7 @@ class Cursor:
         self._saved_at = clock()
 
     @property
-    def places(self) -> Places | None:
+    def places(self) -> NoticePositions | None:
         """The places of all partitions; None before the cursor was read."""
         return self._places
 
@@ -156,7 +156,7 @@ class Cursor:
         """Read the cursor again before it is used: another host may have written it."""
         self._current = False
 
-    async def read(self, order: Sequence[str], begin: Places | None) -> bool:
+    async def read(self, order: Sequence[str], begin: NoticePositions | None) -> bool:
         """Read the cursor, if this host does not have it; returns whether there is one.
 
         Args:
@@ -191,14 +191,14 @@ class Cursor:
         self._current = True
         return True
 
-    def has_passed(self, partition: str, place: Place) -> bool:
+    def has_passed(self, partition: str, place: NoticePosition) -> bool:
         """Whether all notices of a partition before `place` are acknowledged, as far as this host knows."""
         if self._places is None or partition not in self._places.known:
             return False
         found = self._places.of(partition)
         return later(place, found, self._order) == found
 
-    def move(self, partition: str, place: Place) -> None:
+    def move(self, partition: str, place: NoticePosition) -> None:
         """Record that all notices of a partition before `place` are acknowledged; an earlier place changes nothing."""
         if self._places is None:
             return

@@ -18,7 +18,7 @@ from eventconsumer_api.spec.conditions import Reason
 from eventconsumer_api.wire.host_config import NoticesConfig
 from eventconsumer_host.amqp.connection import tls_context
 from eventconsumer_host.errors import NoticeFailed
-from eventconsumer_host.notice.message import Message
+from eventconsumer_host.notice.message import NoticeMessage
 from eventconsumer_storage.credential import place, read_secret
 from eventconsumer_storage.proxy import proxy_for
 
@@ -33,14 +33,14 @@ _LATER = frozenset({408, 425, 429})
 _VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 
 
-class Endpoint:
+class NoticeEndpoint:
     """The endpoint of one consumer's notices."""
 
     def __init__(self, config: NoticesConfig) -> None:
         self._config = config
         self._session: aiohttp.ClientSession | None = None
 
-    async def post(self, message: Message) -> None:
+    async def post(self, message: NoticeMessage) -> None:
         """Send a notice and return after the endpoint acknowledged it with a status of 200 to 299.
 
         Raises:

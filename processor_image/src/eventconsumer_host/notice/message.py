@@ -35,14 +35,14 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class NoticeMessage:
     """The request that carries a notice."""
 
     content_type: str
     body: bytes
 
 
-def message(kind: NoticeFormat, origin: Origin, segment_id: str, partition: str, slot: Slot) -> Message:
+def message(kind: NoticeFormat, origin: Origin, segment_id: str, partition: str, slot: Slot) -> NoticeMessage:
     """The notice about a file. The same file always has the same notice, so that receivers can drop repeated ones.
 
     Args:
@@ -77,7 +77,7 @@ def message(kind: NoticeFormat, origin: Origin, segment_id: str, partition: str,
             "dataVersion": "",
             "metadataVersion": "1",
         }
-        return Message("application/json; charset=utf-8", json.dumps([event]).encode())
+        return NoticeMessage("application/json; charset=utf-8", json.dumps([event]).encode())
     cloud_event = {
         "specversion": "1.0",
         "id": identity,
@@ -88,7 +88,7 @@ def message(kind: NoticeFormat, origin: Origin, segment_id: str, partition: str,
         "datacontenttype": "application/json",
         "data": data | {"fromSequenceNumber": slot.start},
     }
-    return Message("application/cloudevents+json; charset=utf-8", json.dumps(cloud_event).encode())
+    return NoticeMessage("application/cloudevents+json; charset=utf-8", json.dumps(cloud_event).encode())
 
 
 def _path(path: str) -> str:

@@ -12,7 +12,7 @@ import structlog
 
 from eventconsumer_host.errors import LeaseInvalid
 from eventconsumer_host.lease.model import Lease, Taken
-from eventconsumer_host.lease.store import CONCURRENT_REQUESTS, CheckpointStore, bounded
+from eventconsumer_host.lease.store import CONCURRENT_REQUESTS, LeaseStore, bounded
 from eventconsumer_host.partition.dependencies import PumpDependencies
 
 END_SECONDS = 3.0  # how long the end of the host waits for acquisitions
@@ -26,7 +26,7 @@ class Acquisitions:
     def __init__(
         self,
         deps: PumpDependencies,
-        leases: CheckpointStore,
+        leases: LeaseStore,
         taken: Callable[[Taken], None],
         invalid: Callable[[str, str], None],
     ) -> None:

@@ -32,9 +32,9 @@ from eventconsumer_host.errors import HubUnreachable, SourceError
 from eventconsumer_host.identity.records import others
 from eventconsumer_host.lease.balancer import Decision
 from eventconsumer_host.lease.held import HeldLease
-from eventconsumer_host.lease.model import Lease, Listing, Taken
-from eventconsumer_host.lease.planned_balancer import Balancer, View, ordinal_of
-from eventconsumer_host.lease.store import CheckpointStore, bounded, for_each
+from eventconsumer_host.lease.model import Lease, LeaseListing, Taken
+from eventconsumer_host.lease.planned_balancer import Balancer, ScanInput, ordinal_of
+from eventconsumer_host.lease.store import LeaseStore, bounded, for_each
 from eventconsumer_host.partition.acquisitions import Acquisitions
 from eventconsumer_host.partition.dependencies import PumpDependencies
 from eventconsumer_host.partition.operator_messages import OperatorMessages
@@ -98,12 +98,12 @@ class PartitionManager:
     def __init__(
         self,
         deps: PumpDependencies,
-        leases: CheckpointStore,
+        leases: LeaseStore,
         chain: Callable[[str], Chain],
         messages: OperatorMessages | None = None,
     ) -> None:
         self._partition_ids: Sequence[str] = deps.info.partition_ids
-        self._listing = Listing({}, {})
+        self._listing = LeaseListing({}, {})
         self._listed = float("-inf")  # when that listing began
         self._scan_now = asyncio.Event()
         self._deps = deps
@@ -127,7 +127,7 @@ class PartitionManager:
         return self._partition_ids
 
     @property
-    def listing(self) -> Listing:
+    def listing(self) -> LeaseListing:
         """The leases at the last scan."""
         return self._listing
 
@@ -314,7 +314,7 @@ class PartitionManager:
         if self._messages.expected():
             return Decision(hurry=True)
         held = {partition: Lease(partition, self._deps.owner, leased=True) for partition in mine}
-        view = View(self._deps.clock(), self.partition_ids, {**leases, **held}, mine)
+        view = ScanInput(self._deps.clock(), self.partition_ids, {**leases, **held}, mine)
         return self._balancer.decide(view, self._messages.current())
 
     def _hand_over(self, partition: str) -> None:

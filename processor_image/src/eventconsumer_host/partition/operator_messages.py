@@ -30,7 +30,7 @@ _KEY_BYTES = 16 * 1024
 log = structlog.get_logger(__name__)
 
 
-class Refused(Exception):
+class MessageRefused(Exception):
     """A message is rejected.
 
     Attributes:
@@ -87,15 +87,15 @@ class OperatorMessages:
         """
         try:
             if len(body) > FLEET_MAX_BYTES:
-                raise Refused(413, "too large", f"the message has more than {FLEET_MAX_BYTES} bytes")
+                raise MessageRefused(413, "too large", f"the message has more than {FLEET_MAX_BYTES} bytes")
             self._verify(body, signature)
             try:
                 message = FleetMessage.model_validate_json(body)
             except ValidationError as error:
                 where = ".".join(str(part) for part in error.errors()[0]["loc"])
-                raise Refused(400, "unreadable", f"the message is invalid at {where or 'its root'}") from None
+                raise MessageRefused(400, "unreadable", f"the message is invalid at {where or 'its root'}") from None
             self.accept(message)
-        except Refused as error:
+        except MessageRefused as error:
             self.count_refused(error)
             raise
         self._metrics.fleet_messages.labels("accepted").inc()
@@ -109,19 +109,21 @@ class OperatorMessages:
         """
         last = self._last
         if message.resource != self._resource:
-            raise Refused(403, "other resource", "the message is for another EventConsumer")
+            raise MessageRefused(403, "other resource", "the message is for another EventConsumer")
         if message.time.tzinfo is None:
-            raise Refused(400, "unreadable", "the message's time has no time zone")
+            raise MessageRefused(400, "unreadable", "the message's time has no time zone")
         if abs((message.time - self._now()).total_seconds()) > FLEET_CLOCK_SECONDS:
-            raise Refused(403, "clock", f"the message's time is more than {FLEET_CLOCK_SECONDS:.0f} s from this host's")
+            raise MessageRefused(
+                403, "clock", f"the message's time is more than {FLEET_CLOCK_SECONDS:.0f} s from this host's"
+            )
         if last is not None and message.generation <= last.generation:
-            raise Refused(409, "old", f"generation {message.generation} is not above {last.generation}")
+            raise MessageRefused(409, "old", f"generation {message.generation} is not above {last.generation}")
         before = self.current()
         self._last, self._heard = message, self._clock()
         if self.current() != before:
             self._changed.set()
 
-    def count_refused(self, error: Refused) -> None:
+    def count_refused(self, error: MessageRefused) -> None:
         """Count a rejected message; repeated rejections with the same result are logged once."""
         self._metrics.fleet_messages.labels(error.result).inc()
         if self._refused != error.result:
@@ -163,7 +165,7 @@ class OperatorMessages:
         try:
             key.verify(base64.b64decode(signature, validate=True), body)
         except (InvalidSignature, binascii.Error, ValueError):
-            raise Refused(403, "bad signature", "the signature does not match the operator's key") from None
+            raise MessageRefused(403, "bad signature", "the signature does not match the operator's key") from None
 
     def _key(self) -> Ed25519PublicKey:
         try:
@@ -173,7 +175,7 @@ class OperatorMessages:
                 key = load_pem_public_key(file.read(_KEY_BYTES))
         except (OSError, ValueError, UnsupportedAlgorithm) as error:
             text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise Refused(403, "no key", f"the operator's key cannot be read: {text}") from None
+            raise MessageRefused(403, "no key", f"the operator's key cannot be read: {text}") from None
         if not isinstance(key, Ed25519PublicKey):
-            raise Refused(403, "no key", "the operator's key is not an Ed25519 key")
+            raise MessageRefused(403, "no key", "the operator's key is not an Ed25519 key")
         return key

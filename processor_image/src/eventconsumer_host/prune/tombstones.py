@@ -16,7 +16,7 @@ FIRST_PAUSE = 0.5  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class CapturedContent:
     """A blob with a file's events, in the layout Capture: it is removed after its record became a tombstone."""
 
     path: str
@@ -35,7 +35,7 @@ class Doomed:
 
     name: str
     etag: str
-    content: Content | None = None
+    content: CapturedContent | None = None
 
 
 async def replace_with_tombstone(store: BlobStore, file: Doomed, now: datetime) -> bool:
@@ -75,7 +75,7 @@ async def replace_with_tombstone(store: BlobStore, file: Doomed, now: datetime) 
     return False
 
 
-async def remove_content(store: BlobStore, content: Content) -> None:
+async def remove_content(store: BlobStore, content: CapturedContent) -> None:
     """Remove the blob with the events of a tombstone; no error if it does not exist.
 
     Raises:

@@ -27,7 +27,7 @@ from eventconsumer_api.wire.file_columns import COLUMNS
 from eventconsumer_host.sink.content import BlockWriter
 from eventconsumer_host.sink.row_chunks import groups
 from eventconsumer_host.source.batch import EventBatch
-from eventconsumer_host.source.rows import FlatMap, Kind
+from eventconsumer_host.source.rows import FlatMap, PropertyKind
 
 AVRO_BLOCK_BYTES = 1024**2  # of records in a block, and of events that are converted to rows at a time
 SYNC_BYTES = 16
@@ -117,13 +117,13 @@ def _maps(column: FlatMap) -> Iterator[dict[str, Any]]:
 
 def _value(text: str, kind: int) -> Any:
     match kind:
-        case Kind.TEXT:
+        case PropertyKind.TEXT:
             return text
-        case Kind.INTEGER:
+        case PropertyKind.INTEGER:
             return int(text)
-        case Kind.FLOAT:
+        case PropertyKind.FLOAT:
             return float(text)
-        case Kind.BINARY:
+        case PropertyKind.BINARY:
             return base64.b64decode(json.loads(text)["$binary"])
     return None
 

@@ -20,7 +20,7 @@ from eventconsumer_host.source.rows import EVENT_OVERHEAD_BYTES, EventRows, Flat
 from eventconsumer_host.source.schema import arrow_schema
 
 KINDS = {"properties": "property_kinds", "system_properties": "system_property_kinds"}
-"""Column of maps -> column of a `rows.Kind` per value."""
+"""Column of maps -> column of a `rows.PropertyKind` per value."""
 COLUMNS = pa.schema(
     [
         *arrow_schema((each for each in file_columns.COLUMNS if each.name != "partition_id"), unit="ms"),

@@ -18,7 +18,7 @@ from eventconsumer_api.spec.conditions import Reason
 from eventconsumer_host.errors import HubBusy, HubUnauthorized, PositionRefused, SourceError
 
 
-class Place(StrEnum):
+class HubField(StrEnum):
     """What of the resource the user may have to change."""
 
     HUB = "name"
@@ -28,7 +28,7 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class HubCause:
     """Why Event Hubs refuses a request.
 
     Attributes:
@@ -41,90 +41,92 @@ class Cause:
     text: str
     remedy: str
     reason: Reason
-    place: Place
+    place: HubField
 
 
 _SERVICE = "the host retries; if this lasts, check Azure's service health, and give Azure's support the tracking id"
 
-CAUSES: Mapping[str, Cause] = {
-    "com.microsoft:entity-disabled": Cause(
+CAUSES: Mapping[str, HubCause] = {
+    "com.microsoft:entity-disabled": HubCause(
         "the Event Hub is disabled",
         "set its status to Active, in its properties in the portal or by az eventhubs eventhub update --status Active",
         Reason.EVENT_HUB_REFUSED,
-        Place.HUB,
+        HubField.HUB,
     ),
-    "amqp:resource-limit-exceeded": Cause(
+    "amqp:resource-limit-exceeded": HubCause(
         "a quota is used up",
         "stop other readers of this consumer group (at most 5 for each partition), or other connections of the "
         "namespace, or use a higher tier",
         Reason.EVENT_HUB_REFUSED,
-        Place.GROUP,
+        HubField.GROUP,
     ),
-    "amqp:not-allowed": Cause(
+    "amqp:not-allowed": HubCause(
         "the namespace or its tier does not allow it",
         "read its text, and change the tier or the setting that it names",
         Reason.EVENT_HUB_REFUSED,
-        Place.HUB,
+        HubField.HUB,
     ),
-    "com.microsoft:argument-error": Cause(
-        "it refuses an argument", "correct the value that its text names", Reason.EVENT_HUB_REFUSED, Place.HUB
+    "com.microsoft:argument-error": HubCause(
+        "it refuses an argument", "correct the value that its text names", Reason.EVENT_HUB_REFUSED, HubField.HUB
     ),
-    "com.microsoft:argument-out-of-range": Cause(
-        "it refuses an argument", "correct the value that its text names", Reason.EVENT_HUB_REFUSED, Place.HUB
+    "com.microsoft:argument-out-of-range": HubCause(
+        "it refuses an argument", "correct the value that its text names", Reason.EVENT_HUB_REFUSED, HubField.HUB
     ),
-    "amqp:internal-error": Cause("it has an internal error", _SERVICE, Reason.EVENT_HUB_UNREACHABLE, Place.NAMESPACE),
-    "com.microsoft:timeout": Cause(
-        "it did not complete the request in time", _SERVICE, Reason.EVENT_HUB_UNREACHABLE, Place.NAMESPACE
+    "amqp:internal-error": HubCause(
+        "it has an internal error", _SERVICE, Reason.EVENT_HUB_UNREACHABLE, HubField.NAMESPACE
     ),
-    "com.microsoft:server-busy": Cause(
+    "com.microsoft:timeout": HubCause(
+        "it did not complete the request in time", _SERVICE, Reason.EVENT_HUB_UNREACHABLE, HubField.NAMESPACE
+    ),
+    "com.microsoft:server-busy": HubCause(
         "it limits the requests of this namespace",
         "add throughput units, or reduce the number of readers; the host waits and retries",
         Reason.EVENT_HUB_UNREACHABLE,
-        Place.HUB,
+        HubField.HUB,
     ),
 }
-_STATUS: Mapping[int, Cause] = {
-    403: Cause(
+_STATUS: Mapping[int, HubCause] = {
+    403: HubCause(
         "the credential lacks the right Listen, or a quota of the namespace is used up",
         "grant the right, or stop other readers and connections",
         Reason.EVENT_HUB_UNAUTHORIZED,
-        Place.CREDENTIAL,
+        HubField.CREDENTIAL,
     ),
     408: CAUSES["com.microsoft:timeout"],
     500: CAUSES["amqp:internal-error"],
     503: CAUSES["com.microsoft:server-busy"],
 }
 # Of errors about a credential, which share one condition and one status.
-_PHRASES: Mapping[str, Cause] = {
-    "Ip has been prevented to connect": Cause(
+_PHRASES: Mapping[str, HubCause] = {
+    "Ip has been prevented to connect": HubCause(
         "its network rules do not admit this cluster",
         "admit the cluster's subnet, address or private endpoint in the networking settings of the namespace",
         Reason.EVENT_HUB_UNREACHABLE,
-        Place.NAMESPACE,
+        HubField.NAMESPACE,
     ),
-    "ExpiredToken:": Cause(
+    "ExpiredToken:": HubCause(
         "the token has expired, although hosts use new ones: the clock of the node is wrong, or the signature in the "
         "Secret has expired",
         "set the node's time (NTP), or create a new signature",
         Reason.EVENT_HUB_UNAUTHORIZED,
-        Place.CREDENTIAL,
+        HubField.CREDENTIAL,
     ),
-    "the shared access signature has expired": Cause(  # says this host: cbs.ready_made
+    "the shared access signature has expired": HubCause(  # says this host: cbs.ready_made
         "the signature in the Secret has expired",
         "create a new one, and put it into the Secret",
         Reason.EVENT_HUB_UNAUTHORIZED,
-        Place.CREDENTIAL,
+        HubField.CREDENTIAL,
     ),
-    "InvalidSignature:": Cause(
+    "InvalidSignature:": HubCause(
         "the key is wrong, or was renewed",
         "copy the connection string from the portal into the Secret again",
         Reason.EVENT_HUB_UNAUTHORIZED,
-        Place.CREDENTIAL,
+        HubField.CREDENTIAL,
     ),
 }
 
 
-def cause_of(error: SourceError) -> Cause | None:
+def cause_of(error: SourceError) -> HubCause | None:
     """The cause of a failed request; None if nothing tells it, or a class of errors has its own message."""
     text = str(error)
     if isinstance(error, HubUnauthorized):

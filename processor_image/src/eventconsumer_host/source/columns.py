@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from eventconsumer_host.source.batch import EventBatch
-from eventconsumer_host.source.rows import Binary, DateTimeOffset, EventRows, FlatMap, Kind, TimeSpan
+from eventconsumer_host.source.rows import Binary, DateTimeOffset, EventRows, FlatMap, PropertyKind, TimeSpan
 
 SEQUENCE_NUMBER = b"x-opt-sequence-number"
 OFFSET = b"x-opt-offset"
@@ -122,22 +122,22 @@ def distinct(names: Sequence[str]) -> list[str]:
     return found
 
 
-def entry(value: Any) -> tuple[str, Kind]:
+def entry(value: Any) -> tuple[str, PropertyKind]:
     """A property's value as text, and its kind."""
     if isinstance(value, Binary):
-        return as_text(value), Kind.BINARY
+        return as_text(value), PropertyKind.BINARY
     if isinstance(value, bytes):
         try:
-            return value.decode(), Kind.TEXT
+            return value.decode(), PropertyKind.TEXT
         except UnicodeDecodeError:
-            return as_text(value), Kind.BINARY
+            return as_text(value), PropertyKind.BINARY
     if value is None:
-        return as_text(value), Kind.NULL
+        return as_text(value), PropertyKind.NULL
     if isinstance(value, DateTimeOffset | TimeSpan):
-        return as_text(value), Kind.TEXT
+        return as_text(value), PropertyKind.TEXT
     if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
-        return as_text(value), Kind.INTEGER
-    return as_text(value), Kind.FLOAT if isinstance(value, float) else Kind.TEXT
+        return as_text(value), PropertyKind.INTEGER
+    return as_text(value), PropertyKind.FLOAT if isinstance(value, float) else PropertyKind.TEXT
 
 
 def _optional(value: Any) -> str | None:

@@ -11,7 +11,7 @@ from enum import IntEnum
 EVENT_OVERHEAD_BYTES = 64  # the cost of an event besides its body, key and properties
 
 
-class Kind(IntEnum):
+class PropertyKind(IntEnum):
     """The original type of a property's value."""
 
     TEXT = 0  # a string, or JSON of a type that no format has: a boolean, a list, a map
@@ -71,7 +71,7 @@ class FlatMap:
     ends: list[int] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
-    kinds: bytearray = field(default_factory=bytearray)  # a `Kind` per value; empty: all are text
+    kinds: bytearray = field(default_factory=bytearray)  # a `PropertyKind` per value; empty: all are text
 
     def entries(self, index: int) -> dict[str, str]:
         """The map of one event."""

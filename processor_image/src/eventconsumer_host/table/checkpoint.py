@@ -21,7 +21,7 @@ from eventconsumer_host.table.log import (
     CHECKPOINT_LIMIT,
     COMMIT_LIMIT,
     SMALL_LIMIT,
-    Listing,
+    LogListing,
     TableLog,
 )
 from eventconsumer_storage.blobs import BlobInfo
@@ -59,7 +59,7 @@ async def write(log_of_table: TableLog, version: int) -> bool:
             return written == version
 
 
-async def _write(log_of_table: TableLog, listing: Listing, wanted: int) -> tuple[int, bool]:
+async def _write(log_of_table: TableLog, listing: LogListing, wanted: int) -> tuple[int, bool]:
     """Write the checkpoint of version `wanted`, or of one before it with a part of the versions.
 
     Returns:

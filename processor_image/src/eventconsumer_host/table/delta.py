@@ -83,7 +83,7 @@ def parse_last_checkpoint(data: bytes) -> int:
     return version if isinstance(version, int) and not isinstance(version, bool) else -1
 
 
-def commit_name(version: int) -> str:
+def version_name(version: int) -> str:
     """Name of a version in the folder of the log."""
     return f"{version:0{_DIGITS}d}.json"
 
@@ -247,7 +247,7 @@ def new_table(table_id: str, now: datetime) -> bytes:
 
 
 @dataclass(frozen=True)
-class Registration:
+class TableCommit:
     """One commit: files to register, in chain order in each partition.
 
     Attributes:

@@ -28,10 +28,10 @@ from eventconsumer_host.table.delta import (
     LOG_FOLDER,
     LogName,
     TableState,
-    commit_name,
     parse_last_checkpoint,
     parse_name,
     removal,
+    version_name,
 )
 from eventconsumer_storage.blobs import BlobInfo, BlobStore
 from eventconsumer_storage.confined import reader
@@ -58,7 +58,7 @@ def invalid(message: str) -> Blocked:
 
 
 @dataclass(frozen=True)
-class Listing:
+class LogListing:
     """The blobs of the log.
 
     Attributes:
@@ -109,7 +109,7 @@ class TableLog:
         self.confined = confined
         self._unreadable: _Unreadable | None = None
 
-    async def listing(self) -> Listing:
+    async def listing(self) -> LogListing:
         """The blobs of the log.
 
         Raises:
@@ -130,7 +130,7 @@ class TableLog:
         for (version, _), found in parts.items():
             if len(found) == (found[0][0].part or (1, 1))[1]:
                 complete[version] = tuple(found)
-        return Listing(commits, complete)
+        return LogListing(commits, complete)
 
     async def read(self, watched: frozenset[str] = frozenset()) -> tuple[TableState, int]:
         """The present state, and the version of the checkpoint from which it was read (-1: none).
@@ -179,7 +179,7 @@ class TableLog:
         """
         version = state.version + 1
         try:
-            await self.blobs.put(f"{self.folder}{commit_name(version)}", content, if_absent=True)
+            await self.blobs.put(f"{self.folder}{version_name(version)}", content, if_absent=True)
         except StorageError:
             after = await self.follow(state)
             if after.version == state.version:
@@ -240,7 +240,7 @@ class TableLog:
         named, _ = await self.last_checkpoint()
         return (named if named >= 0 else (await self.listing()).newest_checkpoint) >= version
 
-    async def _checkpoint(self, listing: Listing, version: int, watched: frozenset[str]) -> TableState | None:
+    async def _checkpoint(self, listing: LogListing, version: int, watched: frozenset[str]) -> TableState | None:
         """The state in a checkpoint; None if a part of it has vanished."""
         state = TableState(watched=watched)
         blobs: list[tuple[BlobInfo, bool]] = [
@@ -304,7 +304,7 @@ class TableLog:
 
     async def _version(self, version: int, watched: frozenset[str]) -> list[dict[str, Any]] | None:
         """The actions of a version that matter to hosts; None if it does not exist."""
-        name = f"{self.folder}{commit_name(version)}"
+        name = f"{self.folder}{version_name(version)}"
         blob = await self.blobs.read(name, SMALL_LIMIT)
         if blob is None:
             return None
@@ -322,7 +322,7 @@ class TableLog:
         try:
             return state.after(version, actions)
         except ValueError as error:
-            raise self._damage(f"blob {self.folder}{commit_name(version)} cannot be read ({error})") from None
+            raise self._damage(f"blob {self.folder}{version_name(version)} cannot be read ({error})") from None
 
     def _check_size(self, info: BlobInfo, limit: int) -> None:
         if info.size > limit:

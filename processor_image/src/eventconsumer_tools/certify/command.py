@@ -35,8 +35,8 @@ from eventconsumer_tools.certify.model import (
     SLOW,
     Assumption,
     CertifyReport,
+    CheckOutcome,
     Differs,
-    Outcome,
     Result,
     Skipped,
     judged,
@@ -44,8 +44,8 @@ from eventconsumer_tools.certify.model import (
     missing_option,
     skipped,
 )
-from eventconsumer_tools.certify.storage import Scratch
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.certify.storage import CheckBlobs
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import quiet, say, show, table_of
 
 CANNOT_RUN = 2
@@ -57,7 +57,7 @@ Tell = Callable[[str], object]
 
 
 @dataclass(frozen=True)
-class Place:
+class CertifiedContainer:
     """A container of the consumer.
 
     Attributes:
@@ -72,10 +72,10 @@ class Place:
     part: str
     location: BlobContainer
     prefix: str | None
-    checks: tuple[Assumption[Scratch], ...]
+    checks: tuple[Assumption[CheckBlobs], ...]
 
     @property
-    def all_checks(self) -> tuple[Assumption[Scratch], ...]:
+    def all_checks(self) -> tuple[Assumption[CheckBlobs], ...]:
         """The checks of the whole account, and those of the blobs."""
         return (*storage.ACCOUNT, *self.checks)
 
@@ -97,8 +97,8 @@ class Target:
     """
 
     hub: HubConfig
-    leases: Place
-    sink: Place
+    leases: CertifiedContainer
+    sink: CertifiedContainer
     insecure: bool
     hub_suffixes: tuple[str, ...]
     storage_suffixes: tuple[str, ...]
@@ -129,7 +129,7 @@ class Run:
         """Carry checks out in their order."""
         for assumption in assumptions:
             if why := missing_option(assumption, self.given):
-                self.add(judged(target, assumption, Outcome.SKIPPED, why))
+                self.add(judged(target, assumption, CheckOutcome.SKIPPED, why))
                 continue
             started = time.monotonic()
             outcome, detail = await judge(assumption, subject)
@@ -137,19 +137,19 @@ class Run:
             self.add(judged(target, assumption, outcome, detail, time.monotonic() - started))
 
 
-async def judge(assumption: Assumption[T], subject: T) -> tuple[Outcome, str]:
+async def judge(assumption: Assumption[T], subject: T) -> tuple[CheckOutcome, str]:
     """Carry one check out: its outcome, and what was seen."""
     try:
         async with asyncio.timeout(assumption.seconds):
-            return Outcome.PASSED, await assumption.check(subject)
+            return CheckOutcome.PASSED, await assumption.check(subject)
     except Differs as found:
-        return Outcome.DIFFERS, str(found)
+        return CheckOutcome.DIFFERS, str(found)
     except Skipped as found:
-        return Outcome.SKIPPED, str(found)
+        return CheckOutcome.SKIPPED, str(found)
     except EventConsumerError as error:
-        return Outcome.FAILED, f"undecided: {error}"
+        return CheckOutcome.FAILED, f"undecided: {error}"
     except TimeoutError:
-        return Outcome.FAILED, f"undecided: no result within {assumption.seconds:.0f} s"
+        return CheckOutcome.FAILED, f"undecided: no result within {assumption.seconds:.0f} s"
 
 
 def from_config(path: Path, consumer_group: str, given: tuple[str, ...]) -> Target:
@@ -168,8 +168,8 @@ def from_config(path: Path, consumer_group: str, given: tuple[str, ...]) -> Targ
     location = config.leases.location
     return Target(
         config.event_hub.model_copy(update={"consumer_group": consumer_group}),
-        Place(LEASES, problems.LEASES, location, location.prefix, storage.LEASES),
-        Place(SINK, problems.SINK, config.sink, config.sink.prefix, storage.FILES),
+        CertifiedContainer(LEASES, problems.LEASES, location, location.prefix, storage.LEASES),
+        CertifiedContainer(SINK, problems.SINK, config.sink, config.sink.prefix, storage.FILES),
         config.allow_insecure_endpoints,
         config.hub_suffixes,
         config.storage_suffixes,
@@ -202,8 +202,8 @@ def from_files(
     part = "--connection-string-file"
     return Target(
         HubConfig(consumer_group=consumer_group, credential=credential),
-        Place(LEASES, part, location, "", storage.LEASES),
-        Place(SINK, part, location, "", storage.FILES),
+        CertifiedContainer(LEASES, part, location, "", storage.LEASES),
+        CertifiedContainer(SINK, part, location, "", storage.FILES),
         True,
         (),
         (),
@@ -277,7 +277,9 @@ async def _reach(namespace: Namespace, target: Target, run: Run) -> bool:
         raise CommandError(problems.hub_problem(target.hub, error, group=group).message) from error
     except SourceError as error:
         message = problems.hub_problem(target.hub, error).message
-        run.add(judged(HUB, hub.REACHABLE, Outcome.FAILED, message), *skipped(HUB, groups(), "the hub did not respond"))
+        run.add(
+            judged(HUB, hub.REACHABLE, CheckOutcome.FAILED, message), *skipped(HUB, groups(), "the hub did not respond")
+        )
         return False
     if used:
         raise CommandError(
@@ -288,7 +290,7 @@ async def _reach(namespace: Namespace, target: Target, run: Run) -> bool:
     return True
 
 
-def _accounts(target: Target) -> list[tuple[Place, StorageAccount]]:
+def _accounts(target: Target) -> list[tuple[CertifiedContainer, StorageAccount]]:
     """The accounts, each with the checks for it: one where leases and files are in one account."""
     leases, sink = target.leases, target.sink
     accounts = [
@@ -296,12 +298,14 @@ def _accounts(target: Target) -> list[tuple[Place, StorageAccount]]:
         for place in (leases, sink)
     ]
     if accounts[0] == accounts[1]:
-        both = Place(f"{LEASES}, {SINK}", sink.part, sink.location, sink.prefix, (*storage.FILES, *storage.LEASES))
+        both = CertifiedContainer(
+            f"{LEASES}, {SINK}", sink.part, sink.location, sink.prefix, (*storage.FILES, *storage.LEASES)
+        )
         return [(both, accounts[1])]
     return list(zip((leases, sink), accounts, strict=True))
 
 
-async def _check_account(target: Target, place: Place, account: StorageAccount, run: Run) -> None:
+async def _check_account(target: Target, place: CertifiedContainer, account: StorageAccount, run: Run) -> None:
     service = blob_service(place.location, place.part, target.insecure, target.storage_suffixes)
     credential = service.credential
     token = uuid4().hex[:12]
@@ -324,7 +328,7 @@ async def _check_account(target: Target, place: Place, account: StorageAccount, 
         except StorageError as error:
             message = problems.storage_problem(place.part, place.location, error).message
             run.add(
-                judged(place.target, storage.WRITABLE, Outcome.FAILED, message),
+                judged(place.target, storage.WRITABLE, CheckOutcome.FAILED, message),
                 *skipped(place.target, place.all_checks, "the account is not writable"),
             )
             return
@@ -374,7 +378,7 @@ def _version() -> str:
         return "unknown"
 
 
-def run(make: Callable[[], Target], output: Output) -> int:
+def run(make: Callable[[], Target], output: PrintFormat) -> int:
     """Run the command: print results as they come, then the report; the exit code.
 
     Args:
@@ -400,12 +404,12 @@ def table(report: CertifyReport, console: Console) -> None:
     for name, value in report.facts.items():
         console.print(f"{name}: {value}", soft_wrap=True)
     for each in report.results:
-        if each.outcome is Outcome.DIFFERS:
+        if each.outcome is CheckOutcome.DIFFERS:
             console.print(f"\n{each.check} differs: {each.assumption}", soft_wrap=True)
             console.print(f"  seen: {each.detail}", soft_wrap=True)
             console.print(f"  consequence: {each.consequence}", soft_wrap=True)
             console.print(f"  remedy: {each.remedy}", soft_wrap=True)
     for left in report.leftovers:
         console.print(f"not removed: {left}", soft_wrap=True)
-    counts = ", ".join(f"{report.count(outcome)} {outcome.value}" for outcome in Outcome)
+    counts = ", ".join(f"{report.count(outcome)} {outcome.value}" for outcome in CheckOutcome)
     console.print(f"\n{counts}, in {report.seconds:.0f} s")

@@ -21,7 +21,7 @@ _HOLDS, _DIFFERS, _UNJUDGED = 0, 1, 2
 T = TypeVar("T")
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     """Result of a check."""
 
     PASSED = "passed"
@@ -67,7 +67,7 @@ class Result(Report):
     target: str = Field(description="hub, leases, sink, or both containers where they are in one account.")
     check: str
     assumption: str
-    outcome: Outcome
+    outcome: CheckOutcome
     detail: str = Field(description="What was seen, or why the check was not carried out.")
     consequence: str = Field(default="", description="Only where the assumption is not true.")
     remedy: str = ""
@@ -89,22 +89,22 @@ class CertifyReport(Report):
     results: list[Result] = Field(default=[])
     leftovers: list[str] = Field(default=[], description="What could not be removed.")
 
-    def count(self, outcome: Outcome) -> int:
+    def count(self, outcome: CheckOutcome) -> int:
         """Number of results with an outcome."""
         return sum(result.outcome is outcome for result in self.results)
 
     @property
     def exit_code(self) -> int:
         """0 all assumptions that were checked hold, 1 one does not, 2 a check failed, or something is left."""
-        if self.count(Outcome.DIFFERS):
+        if self.count(CheckOutcome.DIFFERS):
             return _DIFFERS
-        undecided = self.stopped or self.leftovers or self.count(Outcome.FAILED)
+        undecided = self.stopped or self.leftovers or self.count(CheckOutcome.FAILED)
         return _UNJUDGED if undecided else _HOLDS
 
 
-def judged(target: str, assumption: Assumption[T], outcome: Outcome, detail: str, seconds: float = 0.0) -> Result:
+def judged(target: str, assumption: Assumption[T], outcome: CheckOutcome, detail: str, seconds: float = 0.0) -> Result:
     """The result of a check; consequence and remedy only where the assumption is not true."""
-    differs = outcome is Outcome.DIFFERS
+    differs = outcome is CheckOutcome.DIFFERS
     return Result(
         target=target,
         check=assumption.name,
@@ -119,7 +119,7 @@ def judged(target: str, assumption: Assumption[T], outcome: Outcome, detail: str
 
 def skipped(target: str, assumptions: Sequence[Assumption[T]], why: str) -> list[Result]:
     """Results of checks that were not carried out, all for one reason."""
-    return [judged(target, each, Outcome.SKIPPED, why) for each in assumptions]
+    return [judged(target, each, CheckOutcome.SKIPPED, why) for each in assumptions]
 
 
 def missing_option(assumption: Assumption[T], given: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """Assumptions about Azure Blob Storage, checked on blobs of their own through the host's client.
 
 The checks use a container that is created for them. A credential that may not create one (a signature of one container)
-gets a folder below the consumer's own prefix instead. `Scratch.remove` removes either.
+gets a folder below the consumer's own prefix instead. `CheckBlobs.remove` removes either.
 
 Codes: learn.microsoft.com/rest/api/storageservices/blob-service-error-codes and …/lease-blob (outcomes of operations).
 """
@@ -39,7 +39,7 @@ _ERRORS = (AzureError, OSError, TimeoutError, ValueError)
 
 
 @dataclass(frozen=True)
-class Scratch:
+class CheckBlobs:
     """Blobs for the checks of one account.
 
     Attributes:
@@ -125,7 +125,7 @@ async def scratch(
     run: str,
     left: Callable[[str], object],
     lease_seconds: int = LEASE_SECONDS,
-) -> AsyncIterator[Scratch]:
+) -> AsyncIterator[CheckBlobs]:
     """The place of the blobs; it is removed at the end, however the block ends.
 
     Args:
@@ -141,7 +141,7 @@ async def scratch(
         StorageError: The account does not respond, or refuses this credential.
     """
     name = f"eventconsumer-certify-{run}"
-    place: Scratch | None = Scratch(service, name, "", True, account, lease_seconds)
+    place: CheckBlobs | None = CheckBlobs(service, name, "", True, account, lease_seconds)
     try:
         try:
             await service.create_container(name)
@@ -153,7 +153,7 @@ async def scratch(
                 raise found from error
         if place is None:
             folder = f"{(prefix or '').strip().rstrip('/')}/_certify/{run}/".lstrip("/")
-            place = Scratch(service, container, folder, False, account, lease_seconds)
+            place = CheckBlobs(service, container, folder, False, account, lease_seconds)
             await place.store.put(place.name("first"), _BODY, if_absent=True)
         yield place
     finally:
@@ -161,7 +161,7 @@ async def scratch(
             left(what)
 
 
-async def facts(place: Scratch) -> dict[str, str]:
+async def facts(place: CheckBlobs) -> dict[str, str]:
     """Properties of the account, as far as the credential may read them."""
     found = {"api-version": str(place.service.api_version), "place": place.where}
     try:
@@ -174,7 +174,7 @@ async def facts(place: Scratch) -> dict[str, str]:
 # --- the whole account ---
 
 
-async def _container(place: Scratch) -> str:
+async def _container(place: CheckBlobs) -> str:
     try:
         await place.store.ensure_container()  # as at registration; it exists
     except Unauthorized as error:
@@ -182,14 +182,14 @@ async def _container(place: Scratch) -> str:
     return f"{place.where} is used"
 
 
-async def _flat(place: Scratch) -> str:
+async def _flat(place: CheckBlobs) -> str:
     await place.store.put(place.name("folder/blob"), _BODY)
     if await place.store.head(place.name("folder")) is not None:
         raise Differs("the folder of a blob exists as a blob: the account has a hierarchical namespace")
     return "the folder of a blob does not exist"
 
 
-async def _soft_delete(place: Scratch) -> str:
+async def _soft_delete(place: CheckBlobs) -> str:
     etag = await place.store.put(place.name("deleted"), _BODY)
     await place.store.remove(place.name("deleted"), if_match=etag)
     container = place.service.get_container_client(place.container)
@@ -203,7 +203,7 @@ async def _soft_delete(place: Scratch) -> str:
     return "a deleted blob is gone"
 
 
-async def _versioning(place: Scratch) -> str:
+async def _versioning(place: CheckBlobs) -> str:
     try:
         answer = await place.blob("versioned").upload_blob(_BODY, overwrite=True)
     except _ERRORS as error:
@@ -213,7 +213,7 @@ async def _versioning(place: Scratch) -> str:
     return "a write makes no version"
 
 
-async def _wrong_credential(place: Scratch) -> str:
+async def _wrong_credential(place: CheckBlobs) -> str:
     account = place.account
     if account.key is None:
         raise Skipped("needs an account key")
@@ -230,7 +230,7 @@ async def _wrong_credential(place: Scratch) -> str:
 # --- files ---
 
 
-async def _put_if_absent(place: Scratch) -> str:
+async def _put_if_absent(place: CheckBlobs) -> str:
     name = place.name("once")
     await place.store.put(name, _BODY, if_absent=True)
     seen = await _refused(
@@ -244,14 +244,14 @@ async def _put_if_absent(place: Scratch) -> str:
     return seen
 
 
-async def _one_writer(place: Scratch) -> str:
+async def _one_writer(place: CheckBlobs) -> str:
     name = place.name("contended")
     return await _one_wins(
         [place.store.put(name, b"%d" % number, if_absent=True) for number in range(RIVALS)], "put-if-absent"
     )
 
 
-async def _one_committer(place: Scratch) -> str:
+async def _one_committer(place: CheckBlobs) -> str:
     name = place.name("committed")
     ids = [_block_id(number) for number in range(RIVALS)]
     for number, block in enumerate(ids):
@@ -265,7 +265,7 @@ async def _one_committer(place: Scratch) -> str:
     return seen
 
 
-async def _staged_hidden(place: Scratch) -> str:
+async def _staged_hidden(place: CheckBlobs) -> str:
     name = place.name("staged")
     await place.store.put_block(name, _block_id(0), _BODY)
     if await place.store.head(name) is not None:
@@ -275,7 +275,7 @@ async def _staged_hidden(place: Scratch) -> str:
     return "neither HEAD nor a listing shows it"
 
 
-async def _staged_no_obstacle(place: Scratch) -> str:
+async def _staged_no_obstacle(place: CheckBlobs) -> str:
     name = place.name("staged-and-put")
     await place.store.put_block(name, _block_id(0), _BODY)
     try:
@@ -286,7 +286,7 @@ async def _staged_no_obstacle(place: Scratch) -> str:
     return "put-if-absent succeeds"
 
 
-async def _list_after_write(place: Scratch) -> str:
+async def _list_after_write(place: CheckBlobs) -> str:
     names = [place.name(f"listed/{number:03}") for number in range(LISTED)]
     etags = dict(zip(names, await asyncio.gather(*(place.store.put(name, b"") for name in names)), strict=True))
     listed = {info.name: info.etag for info in await place.store.list(place.name("listed/0"))}
@@ -300,7 +300,7 @@ async def _list_after_write(place: Scratch) -> str:
     return f"all {LISTED} blobs and their ETags are listed"
 
 
-async def _list_order(place: Scratch) -> str:
+async def _list_order(place: CheckBlobs) -> str:
     names = [place.name(f"order/{text}") for text in ("a-b", "a/b", "a0", "a=1/x", "b")]
     for name in reversed(names):
         await place.store.put(name, b"")
@@ -311,7 +311,7 @@ async def _list_order(place: Scratch) -> str:
     return "by the bytes of the names"
 
 
-async def _etag_condition(place: Scratch) -> str:
+async def _etag_condition(place: CheckBlobs) -> str:
     name = place.name("guarded")
     first = await place.store.put(name, _BODY)
     second = await place.store.put(name, b"second", metadata={"note": ""}, if_match=first)
@@ -329,7 +329,7 @@ async def _etag_condition(place: Scratch) -> str:
     return seen
 
 
-async def _empty(place: Scratch) -> str:
+async def _empty(place: CheckBlobs) -> str:
     await place.store.put(place.name("empty"), b"")
     blob = await place.store.read(place.name("empty"), 100)
     if blob is None or blob.data:
@@ -342,7 +342,7 @@ async def _empty(place: Scratch) -> str:
 # --- leases ---
 
 
-async def _exclusive(place: Scratch) -> str:
+async def _exclusive(place: CheckBlobs) -> str:
     name, mine = await _leased(place, "exclusive")
     try:
         await place.store.acquire_lease(name, mine, place.lease_seconds)
@@ -359,7 +359,7 @@ async def _exclusive(place: Scratch) -> str:
     )
 
 
-async def _etag_of_renewal(place: Scratch) -> str:
+async def _etag_of_renewal(place: CheckBlobs) -> str:
     name = place.name("renewed")
     written, mine = await place.store.put(name, _BODY), str(uuid4())
     await place.store.acquire_lease(name, mine, place.lease_seconds)
@@ -379,7 +379,7 @@ async def _etag_of_renewal(place: Scratch) -> str:
     return "acquire, renew and release keep the ETag"
 
 
-async def _guarded(place: Scratch) -> str:
+async def _guarded(place: CheckBlobs) -> str:
     name, mine = await _leased(place, "held")
     without = await _refused("a write without the lease id", place.store.put(name, b"x"), Conflict, "LeaseIdMissing")
     other = await _refused(
@@ -400,7 +400,7 @@ async def _guarded(place: Scratch) -> str:
     return f"without an id {without}, with another {other}, after its release {gone}"
 
 
-async def _stolen(place: Scratch) -> str:
+async def _stolen(place: CheckBlobs) -> str:
     name, mine = await _leased(place, "stolen")
     await _refused(
         "the release of a lease with another id",
@@ -413,7 +413,7 @@ async def _stolen(place: Scratch) -> str:
     return await _not_renewed(place, name, mine)
 
 
-async def _broken(place: Scratch) -> str:
+async def _broken(place: CheckBlobs) -> str:
     name, mine = await _leased(place, "broken")
     try:
         await BlobLeaseClient(place.blob("broken")).break_lease(0)
@@ -433,7 +433,7 @@ async def _broken(place: Scratch) -> str:
     return seen
 
 
-async def _expired(place: Scratch) -> str:
+async def _expired(place: CheckBlobs) -> str:
     name, mine = await _leased(place, "expired")
     await asyncio.sleep(place.lease_seconds * 0.6)
     await place.store.renew_lease(name, mine)
@@ -452,7 +452,7 @@ async def _expired(place: Scratch) -> str:
     return await _not_renewed(place, name, mine)
 
 
-async def _absent(place: Scratch) -> str:
+async def _absent(place: CheckBlobs) -> str:
     return await _refused(
         "a lease of an absent blob",
         place.store.acquire_lease(place.name("nothing"), str(uuid4()), place.lease_seconds),
@@ -499,7 +499,7 @@ async def _one_wins(calls: list[Awaitable[str]], what: str) -> str:
     return f"one of {len(answers)} writers succeeds, the others get {', '.join(sorted(codes))}"
 
 
-async def _leased(place: Scratch, text: str) -> tuple[str, str]:
+async def _leased(place: CheckBlobs, text: str) -> tuple[str, str]:
     """A new blob with a lease: its name, and the id of the lease."""
     name, token = place.name(text), str(uuid4())
     await place.store.put(name, _BODY)
@@ -507,7 +507,7 @@ async def _leased(place: Scratch, text: str) -> tuple[str, str]:
     return name, token
 
 
-async def _not_renewed(place: Scratch, name: str, token: str) -> str:
+async def _not_renewed(place: CheckBlobs, name: str, token: str) -> str:
     """The code with which a lease that another program has now is not renewed."""
     return await _refused(
         "a renewal of the old holder",
@@ -517,14 +517,14 @@ async def _not_renewed(place: Scratch, name: str, token: str) -> str:
     )
 
 
-async def _etag(place: Scratch, name: str) -> str:
+async def _etag(place: CheckBlobs, name: str) -> str:
     info = await place.store.head(name)
     if info is None:
         raise Differs(f"{name} is gone")
     return info.etag
 
 
-async def _holds(place: Scratch, name: str, content: bytes) -> None:
+async def _holds(place: CheckBlobs, name: str, content: bytes) -> None:
     blob = await place.store.read(name, 100)
     if blob is None or blob.data != content:
         raise Differs(f"{name} has another content than the one that was written first")
@@ -538,14 +538,14 @@ _REPORT = "report it with this output: until then, do not use the account"
 _NO_FENCE = "two hosts can both believe that they wrote a file or hold a partition"
 
 
-async def _writable(place: Scratch) -> str:
+async def _writable(place: CheckBlobs) -> str:
     return f"blobs are written to {place.where}"
 
 
 WRITABLE = Assumption(
     "writable", "The credential may write blobs.", "hosts do not register", "see eventconsumer check", _writable
 )
-ACCOUNT: tuple[Assumption[Scratch], ...] = (
+ACCOUNT: tuple[Assumption[CheckBlobs], ...] = (
     Assumption(
         "container-exists",
         "The credential can find out whether its container exists.",
@@ -598,7 +598,7 @@ ACCOUNT: tuple[Assumption[Scratch], ...] = (
         _etag_condition,
     ),
 )
-FILES: tuple[Assumption[Scratch], ...] = (
+FILES: tuple[Assumption[CheckBlobs], ...] = (
     Assumption(
         "put-if-absent", "A blob that exists is not overwritten by put-if-absent.", _NO_FENCE, _REPORT, _put_if_absent
     ),
@@ -645,7 +645,7 @@ FILES: tuple[Assumption[Scratch], ...] = (
         _list_order,
     ),
 )
-LEASES: tuple[Assumption[Scratch], ...] = (
+LEASES: tuple[Assumption[CheckBlobs], ...] = (
     Assumption("lease-exclusive", "A leased blob cannot be leased under another id.", _NO_FENCE, _REPORT, _exclusive),
     Assumption(
         "lease-etag",

@@ -28,7 +28,7 @@ from eventconsumer_api.wire.identity import EventMark, PartitionBreak, SegmentRe
 from eventconsumer_host.errors import HubUnreachable
 from eventconsumer_host.identity.records import lease_record, read_chain, restore_lease_record
 from eventconsumer_host.identity.segments import name_of, write
-from eventconsumer_host.lease.layouts import checkpoint_store
+from eventconsumer_host.lease.layouts import lease_store
 from eventconsumer_host.lease.model import Lease
 from eventconsumer_host.partition import marks
 from eventconsumer_host.partition.checkpoint import Resume, begin, mark_at, starting_genesis, walk, with_number
@@ -183,7 +183,7 @@ class Accepting:
     async def _restore_lease_record(self, now: datetime) -> None:
         chain = await read_chain(self.sink, self.config.sink.prefix)
         if chain is not None:
-            store = checkpoint_store(self.config, self.info, self.lease_blobs, boottime)
+            store = lease_store(self.config, self.info, self.lease_blobs, boottime)
             name, account, spelling = chain.record.chain, self.sink.account, await store.spelling()
             record = lease_record(self.config, self.info, name, account, now, spelling=spelling)
             await restore_lease_record(self.lease_blobs, store.folder, record)

@@ -16,7 +16,7 @@ from eventconsumer_api.wire.host_config import ResourceRef
 from eventconsumer_api.wire.identity import ChainRecord, LeaseRecord, chain_name, consumer_of
 from eventconsumer_host.identity.records import (
     CLAIM_SECONDS,
-    Stored,
+    StoredRecord,
     belongs,
     leader_name,
     read_chain,
@@ -28,18 +28,18 @@ from eventconsumer_host.sink.slots import utc_now
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.errors import Conflict, Damaged, StorageError
 from eventconsumer_storage.lease_time import boottime
-from eventconsumer_tools.commands.apply import checkpoint_store
+from eventconsumer_tools.commands.apply import longest_lease_store
 from eventconsumer_tools.commands.model import Action, AdoptReport, AdoptStep
-from eventconsumer_tools.inspect.consumer import Consumer, opened
+from eventconsumer_tools.inspect.consumer import OpenConsumer, opened
 from eventconsumer_tools.inspect.leases import LeaseState
 from eventconsumer_tools.inspect.records import expected_lease_record, read_chain_record
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import DONE, NOTHING, REFUSED, say, show, table_of
 
 CHAIN, LEASES = "chain", "leases"
 
 
-async def plan(consumer: Consumer) -> list[AdoptStep]:
+async def plan(consumer: OpenConsumer) -> list[AdoptStep]:
     """The planned changes; no steps: there is no chain.
 
     Raises:
@@ -56,7 +56,7 @@ async def plan(consumer: Consumer) -> list[AdoptStep]:
     return [_in_use(consumer, chain.record.resource, step) if step.action is Action.SET else step for step in steps]
 
 
-async def carry_out(consumer: Consumer) -> list[AdoptStep]:
+async def carry_out(consumer: OpenConsumer) -> list[AdoptStep]:
     """Change the records, or refuse; returns the executed steps.
 
     Raises:
@@ -84,14 +84,14 @@ async def carry_out(consumer: Consumer) -> list[AdoptStep]:
             await sink.release_lease(leader_name(prefix), token)
 
 
-async def _plan(consumer: Consumer, chain: Stored[ChainRecord]) -> list[AdoptStep]:
+async def _plan(consumer: OpenConsumer, chain: StoredRecord[ChainRecord]) -> list[AdoptStep]:
     now = await consumer.now()
     leases = (await consumer.read_leases()).values()
     held = [view.lease for view in leases if view.state(now) is LeaseState.HELD]
     return [_chain_step(consumer, chain, held), *await _lease_steps(consumer, chain, held)]
 
 
-def _chain_step(consumer: Consumer, chain: Stored[ChainRecord], held: Sequence[Lease]) -> AdoptStep:
+def _chain_step(consumer: OpenConsumer, chain: StoredRecord[ChainRecord], held: Sequence[Lease]) -> AdoptStep:
     own, other = consumer.config.resource, chain.record.resource
     step = AdoptStep(
         record=CHAIN,
@@ -109,7 +109,9 @@ def _chain_step(consumer: Consumer, chain: Stored[ChainRecord], held: Sequence[L
     return step.model_copy(update={"action": Action.SET, "why": "hosts of this EventConsumer continue the chain"})
 
 
-async def _lease_steps(consumer: Consumer, chain: Stored[ChainRecord], held: Sequence[Lease]) -> list[AdoptStep]:
+async def _lease_steps(
+    consumer: OpenConsumer, chain: StoredRecord[ChainRecord], held: Sequence[Lease]
+) -> list[AdoptStep]:
     found = await _read_lease_record(consumer)
     if found is None:
         return []  # the first host writes it
@@ -134,7 +136,7 @@ async def _lease_steps(consumer: Consumer, chain: Stored[ChainRecord], held: Seq
     return [step.model_copy(update={"action": Action.SET, "why": why})]
 
 
-async def _write(consumer: Consumer, chain: Stored[ChainRecord], step: AdoptStep) -> AdoptStep:
+async def _write(consumer: OpenConsumer, chain: StoredRecord[ChainRecord], step: AdoptStep) -> AdoptStep:
     if step.action is not Action.SET:
         return step
     if step.record == CHAIN:
@@ -149,15 +151,15 @@ async def _write(consumer: Consumer, chain: Stored[ChainRecord], step: AdoptStep
     return step.model_copy(update={"done": True})
 
 
-def _wanted(consumer: Consumer, chain: Stored[ChainRecord]) -> LeaseRecord:
+def _wanted(consumer: OpenConsumer, chain: StoredRecord[ChainRecord]) -> LeaseRecord:
     # A chain exists, so the hub's creation time, which is part of a new chain's identity, is not needed.
     info = HubInfo(consumer.namespace, consumer.hub_name, chain.record.since, ())
     return expected_lease_record(consumer.config, info, chain.record.chain, consumer.sink.account)
 
 
-async def _read_lease_record(consumer: Consumer) -> Stored[LeaseRecord] | None:
+async def _read_lease_record(consumer: OpenConsumer) -> StoredRecord[LeaseRecord] | None:
     group = consumer.config.event_hub.consumer_group
-    return await read_lease_record(consumer.leases, checkpoint_store(consumer).folder, group)
+    return await read_lease_record(consumer.leases, longest_lease_store(consumer).folder, group)
 
 
 def _held(step: AdoptStep, lease: Lease, other: str) -> AdoptStep:
@@ -166,7 +168,7 @@ def _held(step: AdoptStep, lease: Lease, other: str) -> AdoptStep:
     return step.model_copy(update={"action": Action.REFUSE, "why": why, "remedy": remedy})
 
 
-def _in_use(consumer: Consumer, other: ResourceRef, step: AdoptStep) -> AdoptStep:
+def _in_use(consumer: OpenConsumer, other: ResourceRef, step: AdoptStep) -> AdoptStep:
     owner = f"EventConsumer {other.path}" if other != consumer.config.resource else "this EventConsumer"
     why = f"a host of {owner} (uid {other.uid}) is the leading host and drains into {consumer.config.sink.prefix}"
     remedy = f"suspend or delete {owner}, wait until its pods have ended (after a crash: its lease), and run this again"
@@ -185,7 +187,7 @@ def _refused(steps: list[AdoptStep]) -> bool:
     return any(step.action is Action.REFUSE for step in steps)
 
 
-async def adopt(config: Path, output: Output, *, yes: bool) -> int:
+async def adopt(config: Path, output: PrintFormat, *, yes: bool) -> int:
     """`adopt`: print the plan, apply it with `--yes`; the exit code."""
     async with opened(config) as consumer:
         steps = await (carry_out(consumer) if yes else plan(consumer))

@@ -17,23 +17,23 @@ from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_host.errors import LeaseInvalid, LeaseLost
 from eventconsumer_host.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_host.lease.eventprocessorhost_store import EventProcessorHostStore
-from eventconsumer_host.lease.model import Checkpoint, Lease, Listing
-from eventconsumer_host.lease.store import CheckpointStore, for_each
+from eventconsumer_host.lease.model import Checkpoint, Lease, LeaseListing
+from eventconsumer_host.lease.store import LeaseStore, for_each
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.lease_time import boottime
 from eventconsumer_tools.commands.model import (
     Action,
     CheckpointsExport,
     ExportedCheckpoint,
-    HubName,
     PlanReport,
     PlanSource,
+    ReportedHub,
     Step,
 )
 from eventconsumer_tools.commands.policy import SUSPEND
-from eventconsumer_tools.inspect.consumer import Consumer
-from eventconsumer_tools.inspect.leases import Position
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.inspect.consumer import OpenConsumer
+from eventconsumer_tools.inspect.leases import CheckpointPosition
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import DONE, REFUSED, say, show, table_of
 
 BACKUPS = "_checkpoint-backups/"
@@ -41,7 +41,7 @@ SECONDS = 60  # of the acquired leases: Azure's maximum
 WATCH_SECONDS = 130.0  # above the longest time after which an owner that does not renew has ended
 LOOK_SECONDS = 1.0
 
-Keep = Callable[[str, Position | None], Awaitable[str | None]]
+Keep = Callable[[str, CheckpointPosition | None], Awaitable[str | None]]
 """Keeps a copy of a partition's checkpoint; returns its blob's name, None: there was no checkpoint."""
 
 
@@ -51,7 +51,7 @@ def refused(steps: Sequence[Step]) -> bool:
 
 
 async def settle(
-    consumer: Consumer, command: str, steps: Sequence[Step], *, yes: bool, source: PlanSource | None = None
+    consumer: OpenConsumer, command: str, steps: Sequence[Step], *, yes: bool, source: PlanSource | None = None
 ) -> PlanReport:
     """Apply a plan if requested and possible.
 
@@ -71,7 +71,7 @@ async def settle(
         await consumer.leases.ensure_container()  # no host may have started yet
         keep = backups(consumer.leases, backup_folder(consumer), datetime.now(UTC), heading(consumer))
         watch = config.leases.layout is LeaseLayout.AZURE_SDK
-        steps = await carry_out(steps, checkpoint_store(consumer), keep, boottime, watch=watch)
+        steps = await carry_out(steps, longest_lease_store(consumer), keep, boottime, watch=watch)
         carried = not refused(steps)
     return PlanReport(
         command=command,
@@ -79,7 +79,7 @@ async def settle(
         refused=refused(steps),
         done=carried,
         layout=config.leases.layout,
-        hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
+        hub=ReportedHub(namespace=consumer.namespace, name=consumer.hub_name),
         consumer_group=config.event_hub.consumer_group,
         lease_prefix=consumer.lease_prefix,
         source=source,
@@ -87,25 +87,25 @@ async def settle(
     )
 
 
-def heading(consumer: Consumer) -> CheckpointsExport:
+def heading(consumer: OpenConsumer) -> CheckpointsExport:
     """An export without any checkpoint."""
     return CheckpointsExport(
         layout=consumer.config.leases.layout,
-        hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
+        hub=ReportedHub(namespace=consumer.namespace, name=consumer.hub_name),
         consumer_group=consumer.config.event_hub.consumer_group,
         exported_at=datetime.now(UTC),
         checkpoints=[],
     )
 
 
-def backup_folder(consumer: Consumer) -> str:
+def backup_folder(consumer: OpenConsumer) -> str:
     """The folder of the copies: outside of the folders of consumer groups, which other programs list."""
     prefix = (consumer.config.leases.location.prefix or "").strip()
     group = consumer.config.event_hub.consumer_group
     return f"{prefix}{BACKUPS}{consumer.namespace}/{consumer.hub_name.lower()}/{group}/"
 
 
-def checkpoint_store(consumer: Consumer) -> CheckpointStore:
+def longest_lease_store(consumer: OpenConsumer) -> LeaseStore:
     """The leases, with the maximum duration."""
     names = consumer.lease_names
     if consumer.config.leases.layout is LeaseLayout.AZURE_SDK:
@@ -116,7 +116,7 @@ def checkpoint_store(consumer: Consumer) -> CheckpointStore:
 
 async def carry_out(
     steps: Sequence[Step],
-    store: CheckpointStore,
+    store: LeaseStore,
     keep: Keep,
     clock: Callable[[], float],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -197,7 +197,7 @@ def backups(blobs: BlobStore, folder: str, now: datetime, document: CheckpointsE
         document: The heading of the copies: hub, consumer group and layout.
     """
 
-    async def keep(partition: str, position: Position | None) -> str | None:
+    async def keep(partition: str, position: CheckpointPosition | None) -> str | None:
         if position is None:
             return None
         name = f"{folder}{now:%Y%m%dT%H%M%S.%fZ}-{partition}.json"
@@ -209,7 +209,7 @@ def backups(blobs: BlobStore, folder: str, now: datetime, document: CheckpointsE
     return keep
 
 
-async def _write(step: Step, taken: dict[str, Lease], store: CheckpointStore, keep: Keep) -> Step:
+async def _write(step: Step, taken: dict[str, Lease], store: LeaseStore, keep: Keep) -> Step:
     partition, to = step.partition, step.to
     if to is None:
         raise LeaseLost(f"partition {partition} has no new position")
@@ -223,12 +223,12 @@ async def _write(step: Step, taken: dict[str, Lease], store: CheckpointStore, ke
 
 
 async def _look(
-    store: CheckpointStore,
+    store: LeaseStore,
     partitions: list[str],
     clock: Callable[[], float],
     sleep: Callable[[float], Awaitable[None]],
     seconds: float,
-) -> Listing:
+) -> LeaseListing:
     """The leases, after the time that shows whether their owners are alive."""
     since = clock()
     first: dict[str, str] | None = None
@@ -254,7 +254,7 @@ def _refuse(step: Step, why: str, remedy: str) -> Step:
     return step.model_copy(update={"action": Action.REFUSE, "why": why, "remedy": remedy})
 
 
-def answer(report: PlanReport, output: Output) -> int:
+def answer(report: PlanReport, output: PrintFormat) -> int:
     """Print a plan; the exit code."""
     show(report, output, _table)
     if report.refused:
@@ -281,5 +281,5 @@ def _why(step: Step) -> str:
     return f"{step.why}: {step.remedy}" if step.remedy else step.why
 
 
-def _number(position: Position | None) -> int | None:
+def _number(position: CheckpointPosition | None) -> int | None:
     return position.sequence_number if position else None

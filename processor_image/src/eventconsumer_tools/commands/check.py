@@ -22,7 +22,7 @@ from eventconsumer_host.errors import HubNotFound, LeasesAmbiguous, NoticeFailed
 from eventconsumer_host.handler.deadletter import LetterFolder
 from eventconsumer_host.host.registration import hub_of
 from eventconsumer_host.identity.records import (
-    Stored,
+    StoredRecord,
     belongs,
     leader_name,
     misfit,
@@ -31,9 +31,9 @@ from eventconsumer_host.identity.records import (
     with_case,
 )
 from eventconsumer_host.identity.segments import check_names, list_segments
-from eventconsumer_host.lease.layouts import checkpoint_store, lease_names
+from eventconsumer_host.lease.layouts import lease_names, lease_store
 from eventconsumer_host.lease.model import Lease
-from eventconsumer_host.notice.endpoint import Endpoint
+from eventconsumer_host.notice.endpoint import NoticeEndpoint
 from eventconsumer_host.source.hub import Hub, HubInfo
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.credential import place
@@ -50,7 +50,7 @@ from eventconsumer_tools.inspect.storage import (
     opened_service,
     storage_time,
 )
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import DONE, REFUSED, show, table_of, text
 
 CHAIN, LEASES, ACCOUNT = "chain-identity", "checkpoint-identity", "checkpoint-account"
@@ -210,7 +210,7 @@ async def check_identity(config: HostConfig, info: HubInfo | None, checks: Check
         _skip(checks, tuple(names), f"could not read the records: {error}")
 
 
-async def check_chain(config: HostConfig, sink: BlobStore, checks: Checks) -> Stored[ChainRecord] | None:
+async def check_chain(config: HostConfig, sink: BlobStore, checks: Checks) -> StoredRecord[ChainRecord] | None:
     """Whether `spec.sink` has no chain yet, or the chain of this resource; the record.
 
     Raises:
@@ -260,7 +260,7 @@ async def check_leases(
         SourceError: The hub did not respond.
         StorageError: A request failed.
     """
-    store, container = checkpoint_store(config, info, leases, boottime), config.leases.location.container
+    store, container = lease_store(config, info, leases, boottime), config.leases.location.container
     folder = store.folder.rstrip("/")
     where = f"{container}/{folder}"
     group = config.event_hub.consumer_group
@@ -431,7 +431,7 @@ async def check_notices(config: NoticesConfig, checks: Checks) -> None:
         config: The endpoint.
         checks: Receives the result.
     """
-    endpoint = Endpoint(config)
+    endpoint = NoticeEndpoint(config)
     try:
         judge_endpoint(config, await endpoint.look(), checks)
     except Blocked as error:
@@ -534,7 +534,7 @@ def _skip(checks: Checks, names: tuple[str, ...], why: str) -> None:
         checks.skipped(name, why)
 
 
-async def check(config: Path, output: Output, config_json: str | None) -> int:
+async def check(config: Path, output: PrintFormat, config_json: str | None) -> int:
     """`check`: print the results; the exit code."""
     found = read_config(config) if config_json is None else _given(config_json)
     report = await run(found)

@@ -19,14 +19,14 @@ from eventconsumer_tools.commands.model import (
     Step,
 )
 from eventconsumer_tools.commands.policy import Rules, judge
-from eventconsumer_tools.inspect.consumer import Consumer, opened
-from eventconsumer_tools.inspect.leases import LeaseState, Position
+from eventconsumer_tools.inspect.consumer import OpenConsumer, opened
+from eventconsumer_tools.inspect.leases import CheckpointPosition, LeaseState
 from eventconsumer_tools.inspect.partitions import by_number, by_offset, chain_of, extent, read_partitions
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import DONE, NOTHING, as_json, say, show, table_of
 
 
-async def read(consumer: Consumer) -> CheckpointsReport:
+async def read(consumer: OpenConsumer) -> CheckpointsReport:
     """Checkpoints, and the ends of the files.
 
     Raises:
@@ -54,7 +54,7 @@ async def read(consumer: Consumer) -> CheckpointsReport:
     return CheckpointsReport(**heading, checkpoints=rows)
 
 
-async def exported(consumer: Consumer) -> CheckpointsExport:
+async def exported(consumer: OpenConsumer) -> CheckpointsExport:
     """Checkpoints, for an export.
 
     Raises:
@@ -71,7 +71,7 @@ async def exported(consumer: Consumer) -> CheckpointsExport:
 
 
 async def plan_set(
-    consumer: Consumer, partition: str, number: int | None, offset: str | None, rules: Rules
+    consumer: OpenConsumer, partition: str, number: int | None, offset: str | None, rules: Rules
 ) -> list[Step]:
     """The plan for one partition.
 
@@ -82,7 +82,7 @@ async def plan_set(
     if partition not in info.partition_ids:
         raise CommandError(f"the hub has no partition {partition}: use one of {', '.join(info.partition_ids)}")
     found = (await read_partitions(consumer, hub, info, [partition]))[partition]
-    wanted = Position(sequence_number=-1 if number is None else number, offset=offset or "")
+    wanted = CheckpointPosition(sequence_number=-1 if number is None else number, offset=offset or "")
     if found.state in {LeaseState.HELD, LeaseState.UNKNOWN} or (number is not None and number > found.head):
         return [judge(found, wanted, rules)]  # without reading from the hub
     chain = chain_of(consumer, info, partition)
@@ -93,7 +93,7 @@ async def plan_set(
     return [judge(found, wanted, rules)]
 
 
-async def plan_import(consumer: Consumer, document: CheckpointsExport, rules: Rules) -> list[Step]:
+async def plan_import(consumer: OpenConsumer, document: CheckpointsExport, rules: Rules) -> list[Step]:
     """The plan for all partitions of an export.
 
     Raises:
@@ -108,7 +108,7 @@ async def plan_import(consumer: Consumer, document: CheckpointsExport, rules: Ru
     for one in document.checkpoints:
         to = None
         if one.sequence_number is not None:
-            to = Position(sequence_number=one.sequence_number, offset=one.offset or "")
+            to = CheckpointPosition(sequence_number=one.sequence_number, offset=one.offset or "")
         here = found.get(one.partition)
         if ours != theirs:
             why, remedy = (
@@ -154,7 +154,7 @@ def parse(text: str, name: str) -> CheckpointsExport:
 # --- commands: each prints its result and returns the exit code ---
 
 
-async def show_all(config: Path, output: Output) -> int:
+async def show_all(config: Path, output: PrintFormat) -> int:
     """`checkpoint show`."""
     async with opened(config) as consumer:
         report = await read(consumer)
@@ -180,7 +180,7 @@ async def export_to(config: Path, file: str) -> int:
 
 async def set_one(
     config: Path,
-    output: Output,
+    output: PrintFormat,
     *,
     partition: str,
     sequence_number: int | None,
@@ -198,7 +198,7 @@ async def set_one(
 
 
 async def import_from(
-    config: Path, output: Output, *, file: str, yes: bool, allow_behind: bool, allow_skip: bool
+    config: Path, output: PrintFormat, *, file: str, yes: bool, allow_behind: bool, allow_skip: bool
 ) -> int:
     """`checkpoint import`."""
     document = parse(_read_file(file), "stdin" if file == "-" else file)

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from eventconsumer_api.shared.console import Console
 from eventconsumer_api.v1alpha1 import HandlerMode
-from eventconsumer_host.handler.deadletter import UNDECODED, LetterFolder, Stored
+from eventconsumer_host.handler.deadletter import UNDECODED, LetterFolder, StoredLetter
 from eventconsumer_host.lease.store import for_each
 from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import Conflict, Damaged, NotFound
@@ -29,17 +29,17 @@ from eventconsumer_tools.commands.model import (
     DeadLettersPlan,
     DeadLettersReport,
     DeadLettersStep,
-    HubName,
+    ReportedHub,
 )
-from eventconsumer_tools.inspect.consumer import Consumer, opened
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.inspect.consumer import OpenConsumer, opened
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import DONE, NOTHING, REFUSED, say, show, table_of, text
 
 MOST_REQUESTS = 10_000  # of one command: every host lists all requests
 _INDENT = "  "
 _SHOWN_CHARACTERS = 120  # of an error in the list
 
-Place = tuple[str, int]
+LetterKey = tuple[str, int]
 """Partition and sequence number."""
 
 
@@ -55,7 +55,7 @@ class Selection:
     partitions: Collection[str] = ()
     numbers: Collection[int] = ()
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: LetterKey) -> bool:
         """Whether a letter is selected."""
         partition, number = place
         return (not self.partitions or partition in self.partitions) and (not self.numbers or number in self.numbers)
@@ -65,18 +65,18 @@ class Selection:
 class Found:
     """The selected letters, by partition and number, and the requests to pass letters again, from one listing."""
 
-    letters: dict[Place, BlobInfo]
-    requests: dict[Place, BlobInfo]
+    letters: dict[LetterKey, BlobInfo]
+    requests: dict[LetterKey, BlobInfo]
 
 
-def folder_of(consumer: Consumer) -> LetterFolder | None:
+def folder_of(consumer: OpenConsumer) -> LetterFolder | None:
     """The folder of the newest segment; None: no host has registered yet."""
     if consumer.segment is None:
         return None
     return LetterFolder(consumer.config.sink.prefix, consumer.segment.segment_id)
 
 
-async def find(consumer: Consumer, folder: LetterFolder, selected: Selection) -> Found:
+async def find(consumer: OpenConsumer, folder: LetterFolder, selected: Selection) -> Found:
     """List letters and requests.
 
     Raises:
@@ -90,7 +90,7 @@ async def find(consumer: Consumer, folder: LetterFolder, selected: Selection) ->
     return found
 
 
-async def read(consumer: Consumer, selected: Selection, limit: int = 0) -> DeadLettersReport:
+async def read(consumer: OpenConsumer, selected: Selection, limit: int = 0) -> DeadLettersReport:
     """The newest letters, in the order of partitions and numbers.
 
     Args:
@@ -103,13 +103,13 @@ async def read(consumer: Consumer, selected: Selection, limit: int = 0) -> DeadL
     """
     folder, sink = folder_of(consumer), consumer.config.sink
     found = Found({}, {}) if folder is None else await find(consumer, folder, selected)
-    newest: Collection[Place] = found.letters
+    newest: Collection[LetterKey] = found.letters
     if limit:
         newest = heapq.nlargest(limit, found.letters, key=lambda place: (found.letters[place].last_modified, place))
     rows: list[DeadLetterRow | None] = []
     if folder is not None:
 
-        async def row(place: Place) -> DeadLetterRow | None:
+        async def row(place: LetterKey) -> DeadLetterRow | None:
             letter = await _read(consumer, folder, place)
             return None if letter is None else _row(letter, requested=place in found.requests)
 
@@ -118,14 +118,14 @@ async def read(consumer: Consumer, selected: Selection, limit: int = 0) -> DeadL
     return DeadLettersReport(
         container=sink.container,
         folder="" if folder is None else folder.path,
-        hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
+        hub=ReportedHub(namespace=consumer.namespace, name=consumer.hub_name),
         letters=shown,
         total=len(found.letters),
         shown=len(shown),
     )
 
 
-async def read_one(consumer: Consumer, partition: str, number: int) -> DeadLetterReport | None:
+async def read_one(consumer: OpenConsumer, partition: str, number: int) -> DeadLetterReport | None:
     """One letter; None: the event has none.
 
     Raises:
@@ -139,7 +139,7 @@ async def read_one(consumer: Consumer, partition: str, number: int) -> DeadLette
     return DeadLetterReport(name=found.name, redrive_requested=requested, letter=found.letter)
 
 
-async def redrive(consumer: Consumer, selected: Selection, *, yes: bool) -> DeadLettersPlan:
+async def redrive(consumer: OpenConsumer, selected: Selection, *, yes: bool) -> DeadLettersPlan:
     """Request that letters are passed to the handler again, or print what would be requested.
 
     Raises:
@@ -153,7 +153,7 @@ async def redrive(consumer: Consumer, selected: Selection, *, yes: bool) -> Dead
     found = await find(consumer, folder, selected)
     places = sorted(found.letters, key=_order)
 
-    async def usable(place: Place) -> bool:
+    async def usable(place: LetterKey) -> bool:
         letter = await _read(consumer, folder, place)
         return letter is not None and letter.letter.error.type != UNDECODED
 
@@ -179,7 +179,7 @@ async def redrive(consumer: Consumer, selected: Selection, *, yes: bool) -> Dead
     )
 
 
-async def drop(consumer: Consumer, selected: Selection, *, yes: bool) -> DeadLettersPlan:
+async def drop(consumer: OpenConsumer, selected: Selection, *, yes: bool) -> DeadLettersPlan:
     """Remove letters, or print which ones would be removed.
 
     Raises:
@@ -223,7 +223,7 @@ async def drop(consumer: Consumer, selected: Selection, *, yes: bool) -> DeadLet
     )
 
 
-async def _remove(consumer: Consumer, info: BlobInfo) -> bool:
+async def _remove(consumer: OpenConsumer, info: BlobInfo) -> bool:
     """Remove a blob; returns whether it is gone."""
     try:
         await consumer.sink.remove(info.name, if_match=info.etag)
@@ -234,7 +234,7 @@ async def _remove(consumer: Consumer, info: BlobInfo) -> bool:
     return True
 
 
-async def _read(consumer: Consumer, folder: LetterFolder, place: Place) -> Stored | None:
+async def _read(consumer: OpenConsumer, folder: LetterFolder, place: LetterKey) -> StoredLetter | None:
     """A letter; None: it is gone, or damaged, which is said."""
     try:
         return await folder.read(consumer.sink, *place)
@@ -243,7 +243,7 @@ async def _read(consumer: Consumer, folder: LetterFolder, place: Place) -> Store
         return None
 
 
-def _refusal(consumer: Consumer) -> tuple[str, str] | None:
+def _refusal(consumer: OpenConsumer) -> tuple[str, str] | None:
     """Why no letter can be passed again, and the remedy."""
     processing = consumer.config.processing
     if processing.handler is None:
@@ -256,17 +256,17 @@ def _refusal(consumer: Consumer) -> tuple[str, str] | None:
     return None
 
 
-def _plan(consumer: Consumer, command: str, *, dry_run: bool) -> DeadLettersPlan:
+def _plan(consumer: OpenConsumer, command: str, *, dry_run: bool) -> DeadLettersPlan:
     return DeadLettersPlan(
         command=command,
         dry_run=dry_run,
         refused=False,
         done=False,
-        hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
+        hub=ReportedHub(namespace=consumer.namespace, name=consumer.hub_name),
     )
 
 
-def _steps(places: Sequence[Place]) -> list[DeadLettersStep]:
+def _steps(places: Sequence[LetterKey]) -> list[DeadLettersStep]:
     """One step for each partition of sorted places."""
     numbers: dict[str, list[int]] = {}
     for partition, number in places:
@@ -277,7 +277,7 @@ def _steps(places: Sequence[Place]) -> list[DeadLettersStep]:
     ]
 
 
-def _row(found: Stored, *, requested: bool) -> DeadLetterRow:
+def _row(found: StoredLetter, *, requested: bool) -> DeadLetterRow:
     letter = found.letter
     return DeadLetterRow(
         partition=letter.partition_id,
@@ -292,14 +292,14 @@ def _row(found: Stored, *, requested: bool) -> DeadLetterRow:
     )
 
 
-def _order(place: Place) -> tuple[tuple[int, str], int]:
+def _order(place: LetterKey) -> tuple[tuple[int, str], int]:
     return natural(place[0]), place[1]
 
 
 # --- commands: each prints its result and returns the exit code ---
 
 
-async def list_all(config: Path, output: Output, *, partition: Collection[str], limit: int) -> int:
+async def list_all(config: Path, output: PrintFormat, *, partition: Collection[str], limit: int) -> int:
     """`deadletters list`."""
     async with opened(config) as consumer:
         report = await read(consumer, Selection(partition), limit)
@@ -310,7 +310,7 @@ async def list_all(config: Path, output: Output, *, partition: Collection[str], 
     return NOTHING
 
 
-async def show_one(config: Path, output: Output, *, partition: str, sequence_number: int) -> int:
+async def show_one(config: Path, output: PrintFormat, *, partition: str, sequence_number: int) -> int:
     """`deadletters show`."""
     async with opened(config) as consumer:
         report = await read_one(consumer, partition, sequence_number)
@@ -323,7 +323,7 @@ async def show_one(config: Path, output: Output, *, partition: str, sequence_num
 
 async def redrive_some(
     config: Path,
-    output: Output,
+    output: PrintFormat,
     *,
     partition: Collection[str],
     sequence_number: Collection[int],
@@ -340,7 +340,7 @@ async def redrive_some(
 
 async def drop_some(
     config: Path,
-    output: Output,
+    output: PrintFormat,
     *,
     partition: Collection[str],
     sequence_number: Collection[int],
@@ -353,7 +353,7 @@ async def drop_some(
     return _answer(plan, output, f"their numbers are kept in {plan.record}")
 
 
-def _answer(plan: DeadLettersPlan, output: Output, then: str) -> int:
+def _answer(plan: DeadLettersPlan, output: PrintFormat, then: str) -> int:
     show(plan, output, _plan_table)
     if plan.why:
         say(f"{'refused: ' if plan.refused else ''}{plan.why}: {plan.remedy}")

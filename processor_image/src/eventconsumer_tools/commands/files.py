@@ -16,10 +16,10 @@ from eventconsumer_host.sink.slots import Slot
 from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.errors import Damaged
 from eventconsumer_tools.commands.leases import natural
-from eventconsumer_tools.commands.model import FileRow, FilesReport, FileTotals, HubName
-from eventconsumer_tools.inspect.consumer import Consumer, opened
+from eventconsumer_tools.commands.model import FileRow, FilesReport, FileTotals, ReportedHub
+from eventconsumer_tools.inspect.consumer import OpenConsumer, opened
 from eventconsumer_tools.inspect.files import dead_letters, file_in, slots
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import DONE, NOTHING, say, show, table_of, text
 
 
@@ -57,7 +57,7 @@ class Newest:
 
 
 async def read(
-    consumer: Consumer,
+    consumer: OpenConsumer,
     partitions: Collection[str] = (),
     since: datetime | None = None,
     *,
@@ -95,7 +95,7 @@ async def read(
     return FilesReport(
         container=consumer.config.sink.container,
         prefix=prefix,
-        hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
+        hub=ReportedHub(namespace=consumer.namespace, name=consumer.hub_name),
         segment_id=era,
         files=rows,
         totals=newest.totals,
@@ -122,7 +122,7 @@ def _row(partition: str, info: BlobInfo, file: Slot, letters: list[int]) -> File
 
 
 async def files(
-    config: Path, output: Output, *, partition: Collection[str], since: str | None, limit: int, gaps: bool
+    config: Path, output: PrintFormat, *, partition: Collection[str], since: str | None, limit: int, gaps: bool
 ) -> int:
     """Print the files; the exit code."""
     try:

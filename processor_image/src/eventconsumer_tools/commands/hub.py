@@ -11,14 +11,14 @@ from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.errors import Conflict
 from eventconsumer_tools.commands.accept import Accepting, Ends
 from eventconsumer_tools.commands.leases import natural
-from eventconsumer_tools.commands.model import HubAcceptReport, HubEnds, HubName
-from eventconsumer_tools.inspect.consumer import Consumer, opened
+from eventconsumer_tools.commands.model import HubAcceptReport, HubEnds, ReportedHub
+from eventconsumer_tools.inspect.consumer import OpenConsumer, opened
 from eventconsumer_tools.inspect.leases import LeaseState, LeaseView
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import DONE, NOTHING, REFUSED, say, show, table_of
 
 
-async def settle(consumer: Consumer, *, yes: bool, reposition: bool = False) -> HubAcceptReport:
+async def settle(consumer: OpenConsumer, *, yes: bool, reposition: bool = False) -> HubAcceptReport:
     """Compare the partitions with the hub, and begin the next segment if requested, possible and necessary.
 
     Args:
@@ -66,17 +66,17 @@ async def settle(consumer: Consumer, *, yes: bool, reposition: bool = False) -> 
     )
 
 
-async def accept(config: Path, output: Output, *, yes: bool) -> int:
+async def accept(config: Path, output: PrintFormat, *, yes: bool) -> int:
     """`hub accept`."""
     return await run(config, output, yes=yes, reposition=False)
 
 
-async def reposition(config: Path, output: Output, *, yes: bool) -> int:
+async def reposition(config: Path, output: PrintFormat, *, yes: bool) -> int:
     """`hub reposition`."""
     return await run(config, output, yes=yes, reposition=True)
 
 
-async def run(config: Path, output: Output, *, yes: bool, reposition: bool) -> int:
+async def run(config: Path, output: PrintFormat, *, yes: bool, reposition: bool) -> int:
     """Print the plan, and begin a new segment with `--yes`; the exit code."""
     async with opened(config, hub=True) as consumer:
         report = await settle(consumer, yes=yes, reposition=reposition)
@@ -94,21 +94,21 @@ async def run(config: Path, output: Output, *, yes: bool, reposition: bool) -> i
     return DONE
 
 
-def _heading(consumer: Consumer, info: HubInfo, *, yes: bool) -> HubAcceptReport:
+def _heading(consumer: OpenConsumer, info: HubInfo, *, yes: bool) -> HubAcceptReport:
     segment = consumer.segment
     return HubAcceptReport(
         dry_run=not yes,
         refused=False,
         done=False,
         sink=f"{consumer.config.sink.container}/{consumer.config.sink.prefix}",
-        hub=HubName(namespace=info.namespace, name=info.name),
+        hub=ReportedHub(namespace=info.namespace, name=info.name),
         created_at=name_of(info).created_at,
         segment=segment.number if segment else 0,
         segment_created_at=segment.hub.created_at if segment else None,
     )
 
 
-async def _held(consumer: Consumer, leases: Mapping[str, LeaseView]) -> dict[str, object]:
+async def _held(consumer: OpenConsumer, leases: Mapping[str, LeaseView]) -> dict[str, object]:
     now = await consumer.now()
     held = [view.lease for view in leases.values() if view.state(now) is LeaseState.HELD]
     if not held:
@@ -135,7 +135,7 @@ def _foreign(partitions: list[str]) -> dict[str, object]:
     }
 
 
-def _diverged(consumer: Consumer, partitions: list[str]) -> dict[str, object]:
+def _diverged(consumer: OpenConsumer, partitions: list[str]) -> dict[str, object]:
     own = consumer.config.resource
     return {
         "refused": True,

@@ -10,10 +10,10 @@ from eventconsumer_host.leader.stage import stage_of
 from eventconsumer_host.leader.task import View
 from eventconsumer_host.sink.slots import utc_now
 from eventconsumer_tools.commands.leases import natural
-from eventconsumer_tools.commands.model import HubName, LagReport, LagRow, LagTotals
-from eventconsumer_tools.inspect.consumer import Consumer, opened
+from eventconsumer_tools.commands.model import LagReport, LagRow, LagTotals, ReportedHub
+from eventconsumer_tools.inspect.consumer import OpenConsumer, opened
 from eventconsumer_tools.inspect.leases import LeaseView
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import DONE, show, table_of, text
 
 
@@ -27,7 +27,7 @@ def totals_of(rows: list[LagRow]) -> LagTotals:
     return LagTotals(events=sum(events), seconds=max(seconds, default=0.0))
 
 
-async def read(consumer: Consumer) -> LagReport:
+async def read(consumer: OpenConsumer) -> LagReport:
     """Measure once: leases, then files, then the hub's ends, so that the lag is never too low while hosts write.
 
     Raises:
@@ -44,7 +44,7 @@ async def read(consumer: Consumer) -> LagReport:
     await measure.ask_heads(partitions)
     rows = [_row(measure, partition, leases.get(partition), consumer.replaced) for partition in partitions]
     return LagReport(
-        hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
+        hub=ReportedHub(namespace=consumer.namespace, name=consumer.hub_name),
         consumer_group=config.event_hub.consumer_group,
         asked=datetime.now(UTC),
         partitions=rows,
@@ -65,7 +65,7 @@ def _row(measure: Measure, partition: str, lease: LeaseView | None, replaced: bo
     )
 
 
-async def lag(config: Path, output: Output) -> int:
+async def lag(config: Path, output: PrintFormat) -> int:
     """Print the lag; the exit code."""
     async with opened(config, hub=True) as consumer:
         report = await read(consumer)

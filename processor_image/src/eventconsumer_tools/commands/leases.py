@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from eventconsumer_api.shared.console import Console
-from eventconsumer_tools.commands.model import HubName, LeaseRow, LeasesReport
-from eventconsumer_tools.inspect.consumer import Consumer, opened
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.commands.model import LeaseRow, LeasesReport, ReportedHub
+from eventconsumer_tools.inspect.consumer import OpenConsumer, opened
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import DONE, NOTHING, say, show, table_of
 
 
@@ -14,7 +14,7 @@ def natural(partition: str) -> tuple[int, str]:
     return (int(partition) if partition.isdecimal() else -1, partition)
 
 
-async def read(consumer: Consumer) -> LeasesReport:
+async def read(consumer: OpenConsumer) -> LeasesReport:
     """Read all leases.
 
     Raises:
@@ -24,7 +24,7 @@ async def read(consumer: Consumer) -> LeasesReport:
     return LeasesReport(
         layout=consumer.config.leases.layout,
         container=consumer.config.leases.location.container,
-        hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
+        hub=ReportedHub(namespace=consumer.namespace, name=consumer.hub_name),
         consumer_group=consumer.config.event_hub.consumer_group,
         leases=[
             LeaseRow(
@@ -43,7 +43,7 @@ async def read(consumer: Consumer) -> LeasesReport:
     )
 
 
-async def leases(config: Path, output: Output) -> int:
+async def leases(config: Path, output: PrintFormat) -> int:
     """Print all leases; the exit code."""
     async with opened(config) as consumer:
         report = await read(consumer)

@@ -22,11 +22,17 @@ from eventconsumer_tools.commands import apply
 from eventconsumer_tools.commands.leases import natural
 from eventconsumer_tools.commands.model import Action, PlanReport, PlanSource, Step
 from eventconsumer_tools.commands.policy import Rules, judge
-from eventconsumer_tools.inspect.consumer import Consumer, opened
-from eventconsumer_tools.inspect.leases import LeaseState, LeaseView, Position, read_leases, read_leases_of_python
+from eventconsumer_tools.inspect.consumer import OpenConsumer, opened
+from eventconsumer_tools.inspect.leases import (
+    CheckpointPosition,
+    LeaseState,
+    LeaseView,
+    read_leases,
+    read_leases_of_python,
+)
 from eventconsumer_tools.inspect.partitions import PartitionState, by_number, by_offset, chain_of, read_partitions
 from eventconsumer_tools.inspect.storage import blob_store, opened_service, storage_time
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import NOTHING, say
 
 LAYOUTS = {
@@ -61,7 +67,7 @@ def held_by(legacy: Legacy) -> dict[str, str]:
 
 
 def step_of(
-    here: PartitionState, lease: LeaseView | None, wanted: Position | None, owner: str | None, rules: Rules
+    here: PartitionState, lease: LeaseView | None, wanted: CheckpointPosition | None, owner: str | None, rules: Rules
 ) -> Step:
     """The step for one partition. Pure.
 
@@ -92,13 +98,13 @@ def step_of(
     return judge(here, wanted, rules)
 
 
-def _refuse(here: PartitionState, wanted: Position | None, why: str, remedy: str) -> Step:
+def _refuse(here: PartitionState, wanted: CheckpointPosition | None, why: str, remedy: str) -> Step:
     return Step(
         partition=here.partition, action=Action.REFUSE, from_=here.checkpoint, to=wanted, why=why, remedy=remedy
     )
 
 
-async def plan(consumer: Consumer, legacy: Legacy) -> list[Step]:
+async def plan(consumer: OpenConsumer, legacy: Legacy) -> list[Step]:
     """The plan for all partitions of the hub.
 
     Raises:
@@ -130,7 +136,7 @@ async def plan(consumer: Consumer, legacy: Legacy) -> list[Step]:
     return steps
 
 
-async def read(consumer: Consumer, blobs: BlobStore, source: PlanSource, now: datetime) -> Legacy:
+async def read(consumer: OpenConsumer, blobs: BlobStore, source: PlanSource, now: datetime) -> Legacy:
     """Read the other processor's leases.
 
     Raises:
@@ -147,7 +153,7 @@ async def read(consumer: Consumer, blobs: BlobStore, source: PlanSource, now: da
 
 async def migrate(
     config: Path,
-    output: Output,
+    output: PrintFormat,
     *,
     program: OldProgram,
     container: str,
@@ -194,7 +200,7 @@ def places(report: PlanReport) -> str:
     return f'{here}, prefix: "{source.prefix.strip()}"; {back}'
 
 
-def _location(consumer: Consumer, name: str | None) -> BlobContainer:
+def _location(consumer: OpenConsumer, name: str | None) -> BlobContainer:
     if name is None:
         return consumer.config.leases.location
     file = Path(name)
@@ -208,7 +214,7 @@ def _location(consumer: Consumer, name: str | None) -> BlobContainer:
     )
 
 
-def _same(consumer: Consumer, source: PlanSource) -> bool:
+def _same(consumer: OpenConsumer, source: PlanSource) -> bool:
     leases, group = consumer.config.leases, consumer.config.event_hub.consumer_group
     theirs = source.consumer_group
     same = group.lower() == theirs.lower() if leases.layout is LeaseLayout.AZURE_SDK else group == theirs

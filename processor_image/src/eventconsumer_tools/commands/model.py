@@ -13,12 +13,12 @@ from eventconsumer_api.shared.model import Report
 from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_api.wire.identity import EventMark
 from eventconsumer_host.handler.deadletter import Letter
-from eventconsumer_tools.inspect.leases import LeaseState, Position
+from eventconsumer_tools.inspect.leases import CheckpointPosition, LeaseState
 
 SCHEMA_VERSION = 1
 
 
-class HubName(Report):
+class ReportedHub(Report):
     """An Event Hub."""
 
     namespace: str
@@ -32,7 +32,7 @@ class LeaseRow(Report):
     state: LeaseState
     owner: str | None = Field(default=None, description="Null: released, or never owned.")
     epoch: int | None = Field(default=None, description="Null: written by a library that has no epochs.")
-    checkpoint: Position | None = None
+    checkpoint: CheckpointPosition | None = None
     modified: datetime | None = None
     etag: str = ""
     blob: str
@@ -45,7 +45,7 @@ class LeasesReport(Report):
     version: int = SCHEMA_VERSION
     layout: LeaseLayout
     container: str
-    hub: HubName
+    hub: ReportedHub
     consumer_group: str
     leases: list[LeaseRow]
 
@@ -86,7 +86,7 @@ class FilesReport(Report):
     version: int = SCHEMA_VERSION
     container: str
     prefix: str
-    hub: HubName
+    hub: ReportedHub
     segment_id: str = Field(description="Empty: no host has registered yet.")
     files: list[FileRow] = Field(default=[])
     totals: FileTotals = FileTotals()
@@ -113,7 +113,7 @@ class DeadLettersReport(Report):
     version: int = SCHEMA_VERSION
     container: str
     folder: str = Field(description="Empty: no host has registered yet.")
-    hub: HubName
+    hub: ReportedHub
     letters: list[DeadLetterRow] = Field(default=[], description="The newest ones, by partition and number.")
     total: int = Field(default=0, description="All letters that match the filter.")
     shown: int = Field(default=0, description="Length of `letters`.")
@@ -146,7 +146,7 @@ class DeadLettersPlan(Report):
     dry_run: bool
     refused: bool
     done: bool
-    hub: HubName
+    hub: ReportedHub
     steps: list[DeadLettersStep] = Field(default=[], description="Empty: no letters match.")
     remaining: int = Field(default=0, description="Selected letters that the command leaves as they are.")
     record: str | None = Field(default=None, description="Blob with the numbers of the dropped letters.")
@@ -177,7 +177,7 @@ class LagReport(Report):
     """The lag of a consumer."""
 
     version: int = SCHEMA_VERSION
-    hub: HubName
+    hub: ReportedHub
     consumer_group: str
     asked: datetime
     partitions: list[LagRow]
@@ -208,7 +208,7 @@ class _Checkpoints(Report):
     version: Literal[1] = 1
     kind: Literal["Checkpoints"] = "Checkpoints"
     layout: LeaseLayout
-    hub: HubName
+    hub: ReportedHub
     consumer_group: str
     exported_at: datetime
 
@@ -238,8 +238,8 @@ class Step(Report):
 
     partition: str
     action: Action
-    from_: Position | None = Field(default=None, alias="from", description="Null: there is no checkpoint.")
-    to: Position | None = None
+    from_: CheckpointPosition | None = Field(default=None, alias="from", description="Null: there is no checkpoint.")
+    to: CheckpointPosition | None = None
     why: str
     remedy: str = ""
     backup: str | None = Field(default=None, description="Blob with the replaced checkpoint; null: none.")
@@ -265,7 +265,7 @@ class PlanReport(Report):
     refused: bool
     done: bool
     layout: LeaseLayout
-    hub: HubName
+    hub: ReportedHub
     consumer_group: str
     lease_prefix: str = Field(
         default="",
@@ -327,7 +327,7 @@ class HubAcceptReport(Report):
     refused: bool
     done: bool
     sink: str = Field(description="Container and folder of the files.")
-    hub: HubName
+    hub: ReportedHub
     created_at: datetime = Field(description="The hub's current creation time.")
     segment: int = Field(description="Number of the newest segment. 0: none.")
     segment_created_at: datetime | None = Field(description="Creation time of the hub of that segment.")

@@ -8,7 +8,7 @@ chain begins after the checkpoint. If a handler replaces the files, only the che
 from dataclasses import dataclass
 
 from eventconsumer_tools.commands.model import Action, Step
-from eventconsumer_tools.inspect.leases import LeaseState, Position
+from eventconsumer_tools.inspect.leases import CheckpointPosition, LeaseState
 from eventconsumer_tools.inspect.partitions import PartitionState
 
 SUSPEND = "suspend the consumer (spec.suspend: true), wait until its hosts have ended, then run this again"
@@ -24,7 +24,7 @@ class Rules:
     allow_skip: bool = False
 
 
-def judge(here: PartitionState, wanted: Position, rules: Rules) -> Step:
+def judge(here: PartitionState, wanted: CheckpointPosition, rules: Rules) -> Step:
     """The step for a partition's checkpoint.
 
     Args:
@@ -73,7 +73,7 @@ def judge(here: PartitionState, wanted: Position, rules: Rules) -> Step:
     return _set(here, wanted, text if here.checkpoint is None else f"no file was written yet: {text}")
 
 
-def _by_checkpoint(here: PartitionState, wanted: Position, rules: Rules) -> Step:
+def _by_checkpoint(here: PartitionState, wanted: CheckpointPosition, rules: Rules) -> Step:
     """The step if a handler replaces the files: only the checkpoint counts, but never before the chain's start."""
     number = wanted.sequence_number
     reached = here.checkpoint.sequence_number if here.checkpoint else None
@@ -94,7 +94,7 @@ def _by_checkpoint(here: PartitionState, wanted: Position, rules: Rules) -> Step
     return _set(here, wanted, f"events from {number + 1} are handled again")
 
 
-def _beyond(here: PartitionState, wanted: Position, end: int, rules: Rules) -> Step:
+def _beyond(here: PartitionState, wanted: CheckpointPosition, end: int, rules: Rules) -> Step:
     """The step if the position is after the processed events."""
     lost = f"events {end + 1} to {wanted.sequence_number}"
     effect = "would not be handled" if rules.replaced else "would be in no file"
@@ -128,11 +128,11 @@ def _owned(here: PartitionState) -> Step | None:
     return None
 
 
-def _set(here: PartitionState, wanted: Position, why: str) -> Step:
+def _set(here: PartitionState, wanted: CheckpointPosition, why: str) -> Step:
     if here.checkpoint == wanted:
         return _step(here, wanted, Action.KEEP, "the checkpoint is already there")
     return _step(here, wanted, Action.SET, why)
 
 
-def _step(here: PartitionState, wanted: Position | None, action: Action, why: str, remedy: str = "") -> Step:
+def _step(here: PartitionState, wanted: CheckpointPosition | None, action: Action, why: str, remedy: str = "") -> Step:
     return Step(partition=here.partition, action=action, from_=here.checkpoint, to=wanted, why=why, remedy=remedy)

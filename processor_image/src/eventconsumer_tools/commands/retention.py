@@ -9,14 +9,14 @@ from eventconsumer_api.shared.console import Console
 from eventconsumer_api.wire.host_report import RetentionReport
 from eventconsumer_host.errors import CommandError
 from eventconsumer_host.identity.records import is_displaced, read_chain
-from eventconsumer_host.leader.retention import Retention
+from eventconsumer_host.leader.retention import FileRetention
 from eventconsumer_host.leader.stage import stage_of
 from eventconsumer_tools.inspect.consumer import opened
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import DONE, NOTHING, say, show
 
 
-async def retention(config: Path, output: Output, *, once: bool) -> int:
+async def retention(config: Path, output: PrintFormat, *, once: bool) -> int:
     """Remove what is due, and print the totals; the exit code.
 
     Raises:
@@ -39,7 +39,7 @@ async def retention(config: Path, output: Output, *, once: bool) -> int:
         stage = stage_of(found, hub, info, consumer.segments, consumer.sink, chain=chain.record.chain)
         leases = {name: view.lease for name, view in (await consumer.read_leases()).items()}
         state = await stage.batches.restore()
-        work = Retention(
+        work = FileRetention(
             stage.blobs,
             found,
             found.retention,

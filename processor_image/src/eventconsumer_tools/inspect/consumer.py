@@ -27,7 +27,7 @@ from eventconsumer_tools.inspect.storage import Walk, blob_store, opened_service
 
 
 @dataclass(frozen=True)
-class Consumer:
+class OpenConsumer:
     """An open consumer.
 
     Attributes:
@@ -105,7 +105,7 @@ class Consumer:
 
 
 @asynccontextmanager
-async def opened(config_file: Path, *, hub: bool = False) -> AsyncIterator[Consumer]:
+async def opened(config_file: Path, *, hub: bool = False) -> AsyncIterator[OpenConsumer]:
     """Open the consumer of a host's configuration; everything is closed at the end.
 
     Args:
@@ -126,7 +126,7 @@ async def opened(config_file: Path, *, hub: bool = False) -> AsyncIterator[Consu
         if asked is not None:
             stack.push_async_callback(asked.close)
         with _remedies(config):
-            yield Consumer(
+            yield OpenConsumer(
                 config=config,
                 host=access.host,
                 hub_name=access.name,

@@ -33,7 +33,7 @@ class LeaseState(StrEnum):
     UNKNOWN = "unknown"  # the lease cannot be read
 
 
-class Position(Report):
+class CheckpointPosition(Report):
     """The last processed event; sequence number -1: none."""
 
     sequence_number: int
@@ -68,9 +68,9 @@ class LeaseView:
         return self.lease.checkpoint.sequence_number if self.lease.checkpoint else None
 
     @property
-    def position(self) -> Position | None:
+    def position(self) -> CheckpointPosition | None:
         """The checkpoint; None where it has no sequence number."""
-        return None if self.number is None else Position(sequence_number=self.number, offset=self.offset)
+        return None if self.number is None else CheckpointPosition(sequence_number=self.number, offset=self.offset)
 
     def state(self, now: datetime) -> LeaseState:
         """Whether the partition has an owner.

@@ -18,8 +18,8 @@ from eventconsumer_host.sink.chains import chains_of
 from eventconsumer_host.sink.slots import Chain, utc_now
 from eventconsumer_host.source.byoffset import offset_at
 from eventconsumer_host.source.hub import Hub, HubInfo
-from eventconsumer_tools.inspect.consumer import Consumer
-from eventconsumer_tools.inspect.leases import LeaseState, LeaseView, Position
+from eventconsumer_tools.inspect.consumer import OpenConsumer
+from eventconsumer_tools.inspect.leases import CheckpointPosition, LeaseState, LeaseView
 
 EPOCH = 0
 
@@ -47,7 +47,7 @@ class PartitionState:
     partition: str
     state: LeaseState
     owner: str = ""
-    checkpoint: Position | None = None
+    checkpoint: CheckpointPosition | None = None
     damage: str = ""
     start: int | None = None
     end: int | None = None
@@ -55,13 +55,13 @@ class PartitionState:
     head: int = -1
 
 
-def chain_of(consumer: Consumer, info: HubInfo, partition: str) -> Chain:
+def chain_of(consumer: OpenConsumer, info: HubInfo, partition: str) -> Chain:
     """A partition's files in the newest segment."""
     segment = consumer.segment or first(info, utc_now())
     return chains_of(consumer.config, info, segment, consumer.sink)(partition)
 
 
-async def extent(consumer: Consumer, chain: Chain, lease: LeaseView) -> tuple[int, int | None] | None:
+async def extent(consumer: OpenConsumer, chain: Chain, lease: LeaseView) -> tuple[int, int | None] | None:
     """Where a chain starts, and the last sequence number in it (None where a handler replaces the files).
 
     None where it has not begun.
@@ -80,7 +80,7 @@ async def extent(consumer: Consumer, chain: Chain, lease: LeaseView) -> tuple[in
 
 
 async def read_partitions(
-    consumer: Consumer, hub: Hub, info: HubInfo, partitions: Sequence[str]
+    consumer: OpenConsumer, hub: Hub, info: HubInfo, partitions: Sequence[str]
 ) -> dict[str, PartitionState]:
     """The state of partitions.
 
@@ -107,7 +107,7 @@ async def read_partitions(
     return found
 
 
-async def by_number(hub: Hub, chain: Chain, number: int) -> Position:
+async def by_number(hub: Hub, chain: Chain, number: int) -> CheckpointPosition:
     """The position of an event by its sequence number; -1 is before all events.
 
     Raises:
@@ -115,20 +115,20 @@ async def by_number(hub: Hub, chain: Chain, number: int) -> Position:
         EventConsumerError: A request failed.
     """
     if number < 0:
-        return Position(sequence_number=-1, offset=START_OF_STREAM)
+        return CheckpointPosition(sequence_number=-1, offset=START_OF_STREAM)
     slot = await chain.last_before(number) if await chain.start() is not None else None
     if slot is not None and slot.last == number:
-        return Position(sequence_number=number, offset=slot.last_offset)
+        return CheckpointPosition(sequence_number=number, offset=slot.last_offset)
     offset = await offset_at(hub, chain.partition, number, EPOCH)
     if offset is None:
         raise NoSuchPosition(
             f"partition {chain.partition}: the hub no longer has event {number} and no file ends with it, so its "
             "offset is unknown: use the end of a file (eventconsumer files), or specify the offset with an import"
         )
-    return Position(sequence_number=number, offset=offset)
+    return CheckpointPosition(sequence_number=number, offset=offset)
 
 
-async def by_offset(hub: Hub, chain: Chain, offset: str) -> Position:
+async def by_offset(hub: Hub, chain: Chain, offset: str) -> CheckpointPosition:
     """The position of an event by its offset.
 
     Raises:
@@ -136,11 +136,11 @@ async def by_offset(hub: Hub, chain: Chain, offset: str) -> Position:
         EventConsumerError: A request failed.
     """
     if offset == START_OF_STREAM:
-        return Position(sequence_number=-1, offset=offset)
+        return CheckpointPosition(sequence_number=-1, offset=offset)
     number = await checkpoint.by_offset(hub, chain, offset, EPOCH)
     if number is None:
         raise NoSuchPosition(
             f"partition {chain.partition}: no event of the hub has the offset {offset}, and no file ends with it: use "
             "the sequence number instead"
         )
-    return Position(sequence_number=number, offset=offset)
+    return CheckpointPosition(sequence_number=number, offset=offset)

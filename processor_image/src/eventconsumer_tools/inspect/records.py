@@ -3,14 +3,14 @@
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.identity import ChainRecord, LeaseRecord, chain_identity
 from eventconsumer_host.identity import records
-from eventconsumer_host.identity.records import Stored
+from eventconsumer_host.identity.records import StoredRecord
 from eventconsumer_host.sink.slots import segment_id, utc_now
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import NotFound
 
 
-async def read_chain_record(sink: BlobStore, prefix: str) -> Stored[ChainRecord] | None:
+async def read_chain_record(sink: BlobStore, prefix: str) -> StoredRecord[ChainRecord] | None:
     """The record of a chain; None where the record or the container does not exist.
 
     Raises:

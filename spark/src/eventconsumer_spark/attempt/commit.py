@@ -21,7 +21,7 @@ from eventconsumer_api.wire.batch import (
 )
 from eventconsumer_spark.attempt.claim import MAX_RECORD_BYTES, Claim
 from eventconsumer_spark.output.write_result import WriteResult
-from eventconsumer_spark.storage.store import BlobStore
+from eventconsumer_spark.storage.store import SparkBlobStore
 from eventconsumer_storage.errors import StorageError
 
 _CAUSE_CHARACTERS = 1000
@@ -48,7 +48,7 @@ class LeftOut:
         return sum(file.count for file in self.files)
 
 
-def find_commit(store: BlobStore, prefix: str, number: int) -> BatchCommit | None:
+def find_commit(store: SparkBlobStore, prefix: str, number: int) -> BatchCommit | None:
     """The published commit of a batch; None while there is none.
 
     Raises:
@@ -59,7 +59,7 @@ def find_commit(store: BlobStore, prefix: str, number: int) -> BatchCommit | Non
     return None if content is None else _parse(name, content)
 
 
-def previous_commit(store: BlobStore, prefix: str, number: int, first: int) -> BatchCommit | None:
+def previous_commit(store: SparkBlobStore, prefix: str, number: int, first: int) -> BatchCommit | None:
     """The commit before batch `number`; None if `number` is the `first` batch.
 
     Raises:
@@ -75,7 +75,9 @@ def previous_commit(store: BlobStore, prefix: str, number: int, first: int) -> B
     return before
 
 
-def commit(store: BlobStore, prefix: str, claim: Claim, record: BatchCommit, *, parallel: bool = False) -> Committed:
+def commit(
+    store: SparkBlobStore, prefix: str, claim: Claim, record: BatchCommit, *, parallel: bool = False
+) -> Committed:
     """Commit the batch of `claim`, and return the valid record.
 
     Args:
@@ -99,7 +101,7 @@ def commit(store: BlobStore, prefix: str, claim: Claim, record: BatchCommit, *, 
     return Committed(standing, ours=standing.attempt == record.attempt)
 
 
-def publish(store: BlobStore, prefix: str, number: int, content: bytes) -> BatchCommit:
+def publish(store: SparkBlobStore, prefix: str, number: int, content: bytes) -> BatchCommit:
     """Publish the decided record, if it is not published yet, and return the valid one.
 
     Raises:

@@ -95,7 +95,7 @@ class Ending:
         """Exit with code 1; wait instead if the process is already ending for another reason."""
         if not self._begun.acquire(blocking=False):
             self.join()
-        termination_message(message)
+        leave_termination_message(message)
         sys.exit(1)
 
     def join(self) -> None:
@@ -106,10 +106,10 @@ class Ending:
     def _begin(self, message: str) -> None:
         # A second caller waits for the first, which never returns.
         self._begun.acquire()
-        termination_message(message)
+        leave_termination_message(message)
 
 
-def termination_message(message: str) -> None:
+def leave_termination_message(message: str) -> None:
     """Write the cause into the log and the pod's status."""
     log.error("%s", redact(message))
     leave_message(redact(message))

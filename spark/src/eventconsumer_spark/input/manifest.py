@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, manifest_name
 from eventconsumer_spark.errors import FilesChangedError, ManifestError
-from eventconsumer_spark.storage.store import CHECKS, BlobFacts, BlobStore
+from eventconsumer_spark.storage.store import CHECKS, BlobFacts, SparkBlobStore
 
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 """A manifest is parsed only below this size; 100,000 files need about 25 MB."""
@@ -18,7 +18,7 @@ MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 _NAMED = 5  # Maximum number of files named in a message.
 
 
-def load_manifest(store: BlobStore, job: BatchJob) -> BatchManifest:
+def load_manifest(store: SparkBlobStore, job: BatchJob) -> BatchManifest:
     """Read the manifest of `job`.
 
     Raises:
@@ -47,7 +47,7 @@ def load_manifest(store: BlobStore, job: BatchJob) -> BatchManifest:
     return manifest
 
 
-def check_files(store: BlobStore, manifest: BatchManifest) -> None:
+def check_files(store: SparkBlobStore, manifest: BatchManifest) -> None:
     """Check ETag and size of each file of the batch.
 
     Raises:

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from eventconsumer_api.wire.batch import BatchCommit, BatchJob
 from eventconsumer_spark.attempt.attempt import Attempt, begin
 from eventconsumer_spark.attempt.causes import lies_in_data
-from eventconsumer_spark.attempt.shutdown import Ending, leave_message, termination_message
+from eventconsumer_spark.attempt.shutdown import Ending, leave_message, leave_termination_message
 from eventconsumer_spark.attempt.trials import Trials
 from eventconsumer_spark.batch import Batch
 from eventconsumer_spark.errors import ConfigurationError, SparkJobError
@@ -164,5 +164,5 @@ def _last_words() -> Iterator[None]:
     try:
         yield
     except SparkJobError as error:
-        termination_message(f"{type(error).__name__}: {error}")
+        leave_termination_message(f"{type(error).__name__}: {error}")
         raise

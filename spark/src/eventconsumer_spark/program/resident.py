@@ -45,7 +45,7 @@ class Between:
     next_parallel: bool = False
 
 
-class Step(Enum):
+class DriverStep(Enum):
     """What a resident driver does while it lives."""
 
     TAKE = auto()
@@ -59,7 +59,7 @@ class End:
     reason: str
 
 
-def decide(limits: ResidentLimits, now: Between) -> Step | End:
+def decide(limits: ResidentLimits, now: Between) -> DriverStep | End:
     """PURE: take the next batch, wait for it, or end."""
     if now.credential_changed:
         return End("the credential of spec.sink has changed")
@@ -71,11 +71,11 @@ def decide(limits: ResidentLimits, now: Between) -> Step | End:
         if now.next_parallel:
             return End("spec.spark.batch.inFlight is above 1: parallel batches have drivers of their own")
         if limits.max_bytes is None or now.next_bytes <= limits.max_bytes:
-            return Step.TAKE
+            return DriverStep.TAKE
         return End(f"the files of the next batch have {now.next_bytes} bytes, above its limit of {limits.max_bytes}")
     if now.idle >= limits.seconds:
         return End(f"it has had no batch for {now.idle:.0f} s")
-    return Step.WAIT
+    return DriverStep.WAIT
 
 
 def jobs_while_alive(
@@ -115,7 +115,7 @@ def jobs_while_alive(
             size = sum(file.size for file in frozen.files) if frozen else None
             is_parallel = frozen is not None and frozen.parallel
             step = decide(limits, Between(batches, now - born, now - committed, changed, size, is_parallel))
-            if step is not Step.WAIT:
+            if step is not DriverStep.WAIT:
                 break
             sleep(POLL_SECONDS)
         if isinstance(step, End):

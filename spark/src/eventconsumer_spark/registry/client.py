@@ -30,7 +30,7 @@ from eventconsumer_api.spec.spark import Registry, RegistryType
 from eventconsumer_api.wire.host_config import Credential
 from eventconsumer_spark.errors import ConfigurationError, RegistryError
 from eventconsumer_spark.registry.schema import MAX_CHARACTERS, Refusal, Schema, checked
-from eventconsumer_storage.credential import check_identity, place, read_secret
+from eventconsumer_storage.credential import check_workload_identity, place, read_secret
 
 log = logging.getLogger(__name__)
 
@@ -261,7 +261,7 @@ def _identity(credential: Credential) -> Callable[[], str]:
     Raises:
         Blocked: It is not injected into this pod.
     """
-    check_identity(credential, Reason.SPEC_INVALID)
+    check_workload_identity(credential, Reason.SPEC_INVALID)
     from azure.core.exceptions import ClientAuthenticationError
     from azure.identity import WorkloadIdentityCredential  # import takes half a second: only if used
 

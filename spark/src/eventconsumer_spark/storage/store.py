@@ -39,7 +39,7 @@ class Version:
     content: bytes
 
 
-class BlobStore(Protocol):
+class SparkBlobStore(Protocol):
     """One container."""
 
     def read(self, name: str, limit: int) -> bytes | None:
@@ -52,7 +52,7 @@ class BlobStore(Protocol):
         """Put a blob if it does not exist; False if it exists."""
 
 
-class ClaimStore(BlobStore, Protocol):
+class ClaimStore(SparkBlobStore, Protocol):
     """One container whose blobs can be leased."""
 
     def load(self, name: str, limit: int) -> Version | None:

@@ -48,7 +48,7 @@ class Pipes:
         return data
 
 
-class Source(io.RawIOBase):
+class BlobFile(io.RawIOBase):
     """A blob, as the binary file that parsers need. Reads are ranges."""
 
     def __init__(self, pipes: Pipes, number: int, size: int) -> None:
@@ -99,7 +99,7 @@ Readable = io.RawIOBase | io.BytesIO
 """What functions of the child read."""
 
 
-class Output:
+class ChildOutput:
     """Takes the output, and passes it on in pieces."""
 
     def __init__(self, send: Callable[[bytes], None]) -> None:
@@ -151,8 +151,8 @@ def main() -> None:
         module, _, name = job["target"].partition(":")
         function = getattr(importlib.import_module(module), name)
         _limit(job["allowance"], job["seconds"])
-        sources = [Source(pipes, number, size) for number, size in enumerate(job["sizes"])]
-        output = Output(lambda data: pipes.send(b"O", data))
+        sources = [BlobFile(pipes, number, size) for number, size in enumerate(job["sizes"])]
+        output = ChildOutput(lambda data: pipes.send(b"O", data))
         try:
             result = function(sources, output, **job["arguments"])
             output.flush()

@@ -13,13 +13,13 @@ from eventconsumer_host.lease.azuresdk_store import AzureSdkStore
 from eventconsumer_host.lease.eventprocessorhost_store import EventProcessorHostStore
 from eventconsumer_host.lease.held import HeldLease
 from eventconsumer_host.lease.model import Checkpoint, Lease, Taken
-from eventconsumer_host.lease.store import CheckpointStore
+from eventconsumer_host.lease.store import LeaseStore
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import NotFound
 from tests.contract.conftest import World
 
 NAMES = Names("", "shop.example", "orders", "$Default")
-Make = Callable[[BlobStore, Callable[[], float]], CheckpointStore]
+Make = Callable[[BlobStore, Callable[[], float]], LeaseStore]
 
 
 @dataclass
@@ -27,8 +27,8 @@ class Pair:
     """The leases as two hosts see them."""
 
     world: World
-    one: CheckpointStore
-    two: CheckpointStore
+    one: LeaseStore
+    two: LeaseStore
     owner_blob: str  # of partition 0
 
     async def damage(self, partition: str) -> None:
@@ -45,10 +45,10 @@ class Pair:
 def pair(request: pytest.FixtureRequest, world: World) -> Pair:
     """Each layout in turn."""
 
-    def legacy(blobs: BlobStore) -> CheckpointStore:
+    def legacy(blobs: BlobStore) -> LeaseStore:
         return EventProcessorHostStore(blobs, "", "$Default", 15, world.clock)
 
-    def modern(blobs: BlobStore) -> CheckpointStore:
+    def modern(blobs: BlobStore) -> LeaseStore:
         return AzureSdkStore(blobs, NAMES, 15, world.clock)
 
     make, owner_blob = (
@@ -57,12 +57,12 @@ def pair(request: pytest.FixtureRequest, world: World) -> Pair:
     return Pair(world, make(world.blobs), make(world.other), owner_blob)
 
 
-async def listed(store: CheckpointStore, partition: str = "0") -> Lease:
+async def listed(store: LeaseStore, partition: str = "0") -> Lease:
     """A lease as listed."""
     return (await store.list([partition])).leases[partition]
 
 
-async def take(store: CheckpointStore, lease: Lease, owner: str) -> Taken:
+async def take(store: LeaseStore, lease: Lease, owner: str) -> Taken:
     """Acquire, which must work."""
     taken = await store.acquire(lease, owner)
     assert taken is not None

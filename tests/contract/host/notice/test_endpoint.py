@@ -14,14 +14,14 @@ from eventconsumer_api.errors import Blocked
 from eventconsumer_api.wire.host_config import Credential, NoticesConfig
 from eventconsumer_host.errors import NoticeFailed
 from eventconsumer_host.notice import endpoint as module
-from eventconsumer_host.notice.endpoint import ANSWER_BYTES, RETRY_AFTER_SECONDS, Endpoint
-from eventconsumer_host.notice.message import Message
+from eventconsumer_host.notice.endpoint import ANSWER_BYTES, RETRY_AFTER_SECONDS, NoticeEndpoint
+from eventconsumer_host.notice.message import NoticeMessage
 from eventconsumer_tools.commands.check import Checks, check_notices
 from eventconsumer_tools.commands.model import Check
 from tests.support.azurite import free_port
 from tests.support.receiver import Answer, NoticeServer
 
-MESSAGE = Message("application/cloudevents+json; charset=utf-8", b'{"id": "1"}')
+MESSAGE = NoticeMessage("application/cloudevents+json; charset=utf-8", b'{"id": "1"}')
 HEADER = "spec.sink.notices.authentication.headerSecretRef"
 
 
@@ -32,7 +32,7 @@ def server() -> Iterator[NoticeServer]:
 
 
 async def post(url: str, times: int = 1, **options: Any) -> None:
-    endpoint = Endpoint(NoticesConfig(url=url, **options))
+    endpoint = NoticeEndpoint(NoticesConfig(url=url, **options))
     try:
         for _ in range(times):
             await endpoint.post(MESSAGE)
@@ -169,7 +169,7 @@ async def test_a_secret_that_is_no_value_of_a_header_is_not_sent(
 
 async def test_a_changed_secret_is_used_at_once(server: NoticeServer, tmp_path: Path) -> None:
     given = secret(tmp_path, "old")
-    endpoint = Endpoint(NoticesConfig(url=server.url, **given))
+    endpoint = NoticeEndpoint(NoticesConfig(url=server.url, **given))
     await endpoint.post(MESSAGE)
     (tmp_path / "header").write_text("new")
     await endpoint.post(MESSAGE)

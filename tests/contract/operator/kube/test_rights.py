@@ -15,7 +15,7 @@ from eventconsumer_api.wire.host_report import BatchReport
 from eventconsumer_operator.errors import Changed
 from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.leader import NAME
-from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, Listing
+from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, ObjectList
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.writethrough import WriteThrough
 from tests.contract.operator.conftest import OPERATOR_USER, Cluster, rendered_chart, start_cluster
@@ -153,7 +153,7 @@ async def conflict(cluster: Cluster, namespace: str) -> None:
     await config.load_kube_config(config_file=path, client_configuration=settings)
     async with client.ApiClient(settings) as connection:
         api, store = KubernetesApi(connection), Store()
-        listing: Listing = await api.list(EVENT_CONSUMER, namespace)
+        listing: ObjectList = await api.list(EVENT_CONSUMER, namespace)
         store.replace(EVENT_CONSUMER, namespace, listing)
         (old,) = listing.items
         cluster.kubectl("-n", namespace, "annotate", "evc", "orders", "changed=1")

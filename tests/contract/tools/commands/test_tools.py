@@ -14,7 +14,7 @@ from eventconsumer_api.v1alpha1 import LeaseLayout
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.identity import lease_record_name
 from eventconsumer_host.handler.api import Event, PartitionContext
-from eventconsumer_host.handler.deadletter import UNDECODED, Attempts, Cause, DeadLetters, LetterFolder
+from eventconsumer_host.handler.deadletter import UNDECODED, DeadLetters, HandlerAttempts, LetterCause, LetterFolder
 from eventconsumer_host.identity.records import (
     Leases,
     Times,
@@ -25,9 +25,9 @@ from eventconsumer_host.identity.records import (
     take_lead,
 )
 from eventconsumer_host.identity.segments import current, list_segments
-from eventconsumer_host.lease.layouts import checkpoint_store
+from eventconsumer_host.lease.layouts import lease_store
 from eventconsumer_host.lease.model import Checkpoint, Lease
-from eventconsumer_host.lease.store import CheckpointStore
+from eventconsumer_host.lease.store import LeaseStore
 from eventconsumer_host.sink.slots import Draft, segment_id, utc_now
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.blobs import BlobInfo
@@ -38,7 +38,7 @@ from eventconsumer_tools.commands.apply import backups, carry_out
 from eventconsumer_tools.commands.deadletters import Selection
 from eventconsumer_tools.commands.model import Action, Check, CheckpointsExport, PlanSource, Step
 from eventconsumer_tools.commands.policy import Rules
-from eventconsumer_tools.inspect.consumer import Consumer
+from eventconsumer_tools.inspect.consumer import OpenConsumer
 from eventconsumer_tools.inspect.leases import LeaseState
 from eventconsumer_tools.inspect.partitions import chain_of
 from eventconsumer_tools.inspect.records import expected_lease_record
@@ -57,7 +57,7 @@ class Shop:
     """A consumer of a hub with two partitions of 100 events."""
 
     world: World
-    consumer: Consumer
+    consumer: OpenConsumer
     hub: FakeHub
 
     @property
@@ -66,9 +66,9 @@ class Shop:
         sdk = self.consumer.config.leases.layout.value == "AzureSdk"
         return sdk and isinstance(self.world.blobs, FakeBlobStore)
 
-    def store(self) -> CheckpointStore:
+    def store(self) -> LeaseStore:
         """The leases as another host sees them."""
-        return checkpoint_store(self.consumer.config, INFO, self.world.other, self.world.clock)
+        return lease_store(self.consumer.config, INFO, self.world.other, self.world.clock)
 
     async def drain(self, partition: str, *ends: int, start: int = 0) -> None:
         """Files up to these sequence numbers, by a host that then gave the partition back."""
@@ -142,7 +142,7 @@ def make(request: pytest.FixtureRequest, world: World) -> Make:
                 return EPOCH + timedelta(seconds=world.clock())
             return datetime.now(UTC)
 
-        consumer = Consumer(
+        consumer = OpenConsumer(
             HostConfig.model_validate(config),
             "shop.example",
             "orders",
@@ -216,7 +216,9 @@ async def letters(shop: Shop, *places: tuple[str, int], error: str = "ValueError
         context = PartitionContext(
             "shop.example", "orders", "$Default", partition, "host", 1, number + 1, None, structlog.get_logger("test")
         )
-        await found.put(context, event, Attempts(3, CREATED, CREATED), Cause(error, f"cannot digest {number}", "trace"))
+        await found.put(
+            context, event, HandlerAttempts(3, CREATED, CREATED), LetterCause(error, f"cannot digest {number}", "trace")
+        )
     return found
 
 
@@ -611,7 +613,7 @@ async def test_leases_in_upper_case_are_seen_by_all_tools_and_stay_so(make: Make
 
 async def records(shop: Shop) -> tuple[str, str]:
     """The resource in the record of the chain, and the chain in that of the leases."""
-    folder = apply.checkpoint_store(shop.consumer).folder
+    folder = apply.longest_lease_store(shop.consumer).folder
     found, leases_of = (
         await read_chain(shop.world.blobs, "p"),
         await read_lease_record(shop.world.blobs, folder, "$Default"),
@@ -675,7 +677,7 @@ async def test_leases_of_another_hub_are_never_adopted(make: Make) -> None:
     shop = make()
     chain = await claimed(shop)
     billing = replace(shop.consumer, hub_name="billing")
-    name = lease_record_name(apply.checkpoint_store(billing).folder, "$Default")
+    name = lease_record_name(apply.longest_lease_store(billing).folder, "$Default")
     record = expected_lease_record(shop.consumer.config, INFO, chain, "account")
     await shop.world.blobs.put(name, record.model_dump_json(by_alias=True).encode())
     step = {step.record: step for step in await adopt.carry_out(billing)}["leases"]

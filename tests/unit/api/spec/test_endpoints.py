@@ -11,18 +11,18 @@ from eventconsumer_api.spec.endpoints import (
     AZURE_HUB_SUFFIXES,
     AZURE_STORAGE_SUFFIXES,
     EndpointProblem,
-    hub_problem,
+    hub_refusal,
     proxy_problem,
     same_account,
     service_of,
-    storage_problem,
+    storage_refusal,
 )
 
 Check = Callable[[str, Collection[str]], EndpointProblem | None]
 PROXY_SUFFIXES = ("proxy.example",)
 ROLES: dict[str, tuple[Check, tuple[str, ...], str]] = {
-    "hub": (hub_problem, AZURE_HUB_SUFFIXES, "shop.servicebus.windows.net"),
-    "storage": (storage_problem, AZURE_STORAGE_SUFFIXES, "shop.blob.core.windows.net"),
+    "hub": (hub_refusal, AZURE_HUB_SUFFIXES, "shop.servicebus.windows.net"),
+    "storage": (storage_refusal, AZURE_STORAGE_SUFFIXES, "shop.blob.core.windows.net"),
     "proxy": (proxy_problem, PROXY_SUFFIXES, "eu.proxy.example"),
 }
 ALL_ROLES = pytest.mark.parametrize("role", ROLES)
@@ -227,8 +227,8 @@ def test_no_address_is_allowed(address: str, port: int | None) -> None:
 def test_a_suffix_begins_at_a_dot(label: str, account: str, suffix: str) -> None:
     suffix = f"{suffix}.example"
     good = (
-        (hub_problem, f"{label}.{suffix}"),
-        (storage_problem, f"{account}.blob.{suffix}"),
+        (hub_refusal, f"{label}.{suffix}"),
+        (storage_refusal, f"{account}.blob.{suffix}"),
         (proxy_problem, f"{label}.{suffix}"),
     )
     for check, host in good:

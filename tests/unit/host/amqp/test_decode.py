@@ -18,7 +18,7 @@ from eventconsumer_host.amqp.codec import FrameError
 from eventconsumer_host.amqp.decode import by_rows, decode
 from eventconsumer_host.source import columns, sdk
 from eventconsumer_host.source.batch import EventBatch
-from eventconsumer_host.source.rows import Kind
+from eventconsumer_host.source.rows import PropertyKind
 from eventhubs_emulator.codec import encode
 from eventhubs_emulator.messages import encode_event
 from eventhubs_emulator.values import Array, Char, Decimal128, Described, Int, Symbol, Timestamp, UInt, ULong
@@ -413,16 +413,16 @@ def test_an_event_without_a_readable_number_follows_the_number_before_it(payload
 @pytest.mark.parametrize(
     ("encoded", "text", "kind"),
     [
-        (b"\xa0\x03abc", '{"$binary":"YWJj"}', Kind.BINARY),  # the value of a Kafka header
-        (b"\xb0\x00\x00\x00\x02\xff\x00", '{"$binary":"/wA="}', Kind.BINARY),
-        (b"\xa0\x00", '{"$binary":""}', Kind.BINARY),
-        (b"\xa1\x03abc", "abc", Kind.TEXT),
-        (b"\xa3\x03abc", "abc", Kind.TEXT),
-        (b"\xc0\x09\x02\xa0\x02ab\xa1\x02ab", '[{"$binary":"YWI="},"ab"]', Kind.TEXT),
-        (b"\x74    ", '{"$binary":"ICAgIA=="}', Kind.BINARY),  # a decimal32
+        (b"\xa0\x03abc", '{"$binary":"YWJj"}', PropertyKind.BINARY),  # the value of a Kafka header
+        (b"\xb0\x00\x00\x00\x02\xff\x00", '{"$binary":"/wA="}', PropertyKind.BINARY),
+        (b"\xa0\x00", '{"$binary":""}', PropertyKind.BINARY),
+        (b"\xa1\x03abc", "abc", PropertyKind.TEXT),
+        (b"\xa3\x03abc", "abc", PropertyKind.TEXT),
+        (b"\xc0\x09\x02\xa0\x02ab\xa1\x02ab", '[{"$binary":"YWI="},"ab"]', PropertyKind.TEXT),
+        (b"\x74    ", '{"$binary":"ICAgIA=="}', PropertyKind.BINARY),  # a decimal32
     ],
 )
-def test_a_binary_and_a_string_stay_different(encoded: bytes, text: str, kind: Kind) -> None:
+def test_a_binary_and_a_string_stay_different(encoded: bytes, text: str, kind: PropertyKind) -> None:
     payload = with_property(encoded)
     assert_same([payload])
     found = decoded([payload]).rows().properties

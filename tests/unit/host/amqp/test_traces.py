@@ -94,20 +94,20 @@ class Peer:
         self.lost_for = ""
 
     def header(self, data: bytes) -> None:
-        """See `wire.Peer`."""
+        """See `wire.FrameReceiver`."""
 
     def frame(self, kind: int, fields: Fields, payload: bytes) -> None:
-        """See `wire.Peer`."""
+        """See `wire.FrameReceiver`."""
         self.frames.append(Seen(kind, fields, payload))
         if fields.code == frames.TRANSFER:
             self.pieces.append(Deliveries.of(payload))
 
     def deliveries(self, handle: int, found: Deliveries) -> None:
-        """See `wire.Peer`."""
+        """See `wire.FrameReceiver`."""
         self.pieces.append(found)
 
     def lost(self, reason: str) -> None:
-        """See `wire.Peer`."""
+        """See `wire.FrameReceiver`."""
         self.lost_for = reason
 
 

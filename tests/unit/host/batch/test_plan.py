@@ -14,7 +14,7 @@ from eventconsumer_api.errors import Blocked
 from eventconsumer_api.spec.spark import BatchLimits, Trigger
 from eventconsumer_api.wire.batch import BatchManifest
 from eventconsumer_api.wire.host_config import ResourceRef
-from eventconsumer_host.batch.plan import Waiting, freeze, oldest_first, take, trigger, unspent
+from eventconsumer_host.batch.plan import WaitingFiles, freeze, oldest_first, take, trigger, unspent
 from eventconsumer_host.batch.schedule import last_tick
 from eventconsumer_host.sink.slots import Slot
 
@@ -50,7 +50,7 @@ def slot(start: int, count: int, size: int, committed_at: datetime) -> Slot:
 def test_the_first_limit_that_is_reached_starts_a_batch(
     files: int, size: int, age: float | None, tick_age: float | None, reason: str
 ) -> None:
-    waiting = Waiting(files, size, None if age is None else NOW - timedelta(seconds=age))
+    waiting = WaitingFiles(files, size, None if age is None else NOW - timedelta(seconds=age))
     tick = None if tick_age is None else NOW - timedelta(seconds=tick_age)
     assert trigger(Trigger(files=10, bytes=1000, age_seconds=300), waiting, NOW, tick) == reason
 
@@ -65,7 +65,7 @@ def test_the_first_limit_that_is_reached_starts_a_batch(
 def test_a_batch_starts_exactly_when_a_limit_is_reached(
     when: Trigger, files: int, size: int, age: int, tick_age: int | None
 ) -> None:
-    waiting = Waiting(files, size, NOW - timedelta(seconds=age) if files else None)
+    waiting = WaitingFiles(files, size, NOW - timedelta(seconds=age) if files else None)
     tick = None if tick_age is None else NOW - timedelta(seconds=tick_age)
     reached = {
         "Files": files >= when.files,
@@ -136,7 +136,7 @@ class World:
         if self.committed < len(self.manifests):
             return ""
         pending = self.pending()
-        waiting = Waiting(
+        waiting = WaitingFiles(
             sum(map(len, pending.values())),
             sum(slot.size for slots in pending.values() for slot in slots),
             min((slots[0].committed_at for slots in pending.values()), default=None),

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_host.handler.api import Batch, Event, PartitionContext
-from eventconsumer_host.handler.deadletter import Attempts, DeadLetters, LetterFolder, cause_of
+from eventconsumer_host.handler.deadletter import DeadLetters, HandlerAttempts, LetterFolder, letter_cause
 from eventconsumer_storage.errors import Damaged
 from tests.support.fakes.blobs import FakeBlobStore
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
-ATTEMPTS = Attempts(7, AT, datetime(2026, 1, 3, tzinfo=UTC))
+ATTEMPTS = HandlerAttempts(7, AT, datetime(2026, 1, 3, tzinfo=UTC))
 PATH = "p/_deadletters/segment=era/partition=3/seq=00000000000000000042.json"
 
 
@@ -43,7 +43,7 @@ def failure(message: str = "no stock") -> Exception:
 
 async def written(of: Event, error: Exception) -> dict[str, Any]:
     blobs = FakeBlobStore(lambda: 0.0)
-    await letters(blobs).put(context(), of, ATTEMPTS, cause_of(error))
+    await letters(blobs).put(context(), of, ATTEMPTS, letter_cause(error))
     document: dict[str, Any] = json.loads(blobs.blobs[PATH].data)
     return document
 
@@ -99,7 +99,7 @@ async def test_the_event_of_a_letter_is_the_one_that_was_passed(
     at = at.replace(tzinfo=UTC, microsecond=at.microsecond // 1000 * 1000)
     of = Event(42, "4200", at, key, body, properties, {"subject": "s"}, None, "m", None)
     blobs = FakeBlobStore(lambda: 0.0)
-    await letters(blobs).put(context(), of, ATTEMPTS, cause_of(failure()))
+    await letters(blobs).put(context(), of, ATTEMPTS, letter_cause(failure()))
     found = await LetterFolder("p", "era").read(blobs, "3", 42)
     assert found is not None
     assert [*Batch(found.letter.batch().rows())] == [of]
@@ -147,9 +147,9 @@ async def test_long_errors_are_cut() -> None:
 
 async def test_the_first_letter_of_an_event_stays() -> None:
     blobs = FakeBlobStore(lambda: 0.0)
-    await letters(blobs).put(context(), event(b"1"), ATTEMPTS, cause_of(failure("first")))
+    await letters(blobs).put(context(), event(b"1"), ATTEMPTS, letter_cause(failure("first")))
     second = letters(blobs)
-    await second.put(context(), event(b"1"), ATTEMPTS, cause_of(failure("second")))
+    await second.put(context(), event(b"1"), ATTEMPTS, letter_cause(failure("second")))
     assert json.loads(blobs.blobs[PATH].data)["error"]["message"] == "first"
     assert second.problem() is not None
 
@@ -158,7 +158,7 @@ async def test_the_problem_says_how_many_and_where() -> None:
     blobs = FakeBlobStore(lambda: 0.0)
     some = letters(blobs)
     assert some.problem() is None
-    await some.put(context(), event(), ATTEMPTS, cause_of(failure()))
+    await some.put(context(), event(), ATTEMPTS, letter_cause(failure()))
     problem = some.problem()
     assert problem is not None
     assert (problem.field, problem.reason) == ("spec.processing.handler", "DeadLetters")

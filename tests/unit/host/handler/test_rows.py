@@ -11,7 +11,7 @@ from eventconsumer_api.v1alpha1 import HandlerMode
 from eventconsumer_host.handler.rows import InvalidRows, rows_of
 from eventconsumer_host.sink import avro, parquet
 from eventconsumer_host.source.batch import COLUMNS, EventBatch, sizes_of
-from eventconsumer_host.source.rows import EventRows, FlatMap, Kind
+from eventconsumer_host.source.rows import EventRows, FlatMap, PropertyKind
 from tests.support.fakes.hub import batch_of
 
 PAIRS = pa.map_(pa.string(), pa.string())
@@ -20,9 +20,9 @@ TRANSFORM = HandlerMode.TRANSFORM
 
 def events() -> EventBatch:
     """Three events with properties of several kinds."""
-    kinds = bytearray([Kind.TEXT, Kind.INTEGER, Kind.INTEGER])
+    kinds = bytearray([PropertyKind.TEXT, PropertyKind.INTEGER, PropertyKind.INTEGER])
     properties = FlatMap([2, 2, 3], ["source", "version", "version"], ["app", "5", "6"], kinds)
-    system = FlatMap([0, 1, 1], ["user-id"], ["ann"], bytearray([Kind.TEXT]))
+    system = FlatMap([0, 1, 1], ["user-id"], ["ann"], bytearray([PropertyKind.TEXT]))
     return EventBatch.of(
         EventRows(
             [10, 12, 13],
@@ -66,7 +66,10 @@ def test_properties_keep_their_kind_where_name_and_value_stay() -> None:
     pairs = [[("version", "5"), ("source", "web")], [("version", "7")]]
     table = pa.table({"sequence_number": numbers(10, 13), "properties": pa.array(pairs, PAIRS)})
     found = kept(events(), table)
-    assert found.columns.column("property_kinds").to_pylist() == [[Kind.INTEGER, Kind.TEXT], [Kind.TEXT]]
+    assert found.columns.column("property_kinds").to_pylist() == [
+        [PropertyKind.INTEGER, PropertyKind.TEXT],
+        [PropertyKind.TEXT],
+    ]
     same = kept(events(), pa.table({"sequence_number": numbers(10, 12, 13), "properties": events().columns[5]}))
     assert same.columns.equals(events().columns)
 

@@ -7,7 +7,7 @@ import pytest
 from eventconsumer_api.errors import Blocked
 from eventconsumer_api.wire.host_config import ReplayConfig
 from eventconsumer_api.wire.host_report import PartitionReport
-from eventconsumer_host.host.replay import bounded, completed
+from eventconsumer_host.host.replay import bounded_hub, completed
 from eventconsumer_storage.errors import Damaged
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import FakeHub
@@ -26,7 +26,7 @@ def hub_of(*counts: int) -> FakeHub:
 async def ends(hub: FakeHub, sink: FakeBlobStore, *partitions: str) -> dict[str, int]:
     """The ends of a replay."""
     config = ReplayConfig(name="first", partitions=list(partitions))
-    return dict((await bounded(hub, await hub.describe(), config, sink, "p")).ends)
+    return dict((await bounded_hub(hub, await hub.describe(), config, sink, "p")).ends)
 
 
 @virtual
@@ -42,7 +42,7 @@ async def test_the_end_is_decided_once() -> None:
 async def test_nothing_behind_the_end_is_seen() -> None:
     hub, sink = hub_of(5, 3), FakeBlobStore(virtual_clock)
     config = ReplayConfig(name="first", partitions=["1"])
-    seen = await bounded(hub, await hub.describe(), config, sink, "p")
+    seen = await bounded_hub(hub, await hub.describe(), config, sink, "p")
     hub.partitions["1"].add(b"later", b"and later")
     assert (await seen.describe()).partition_ids == ("1",)
     assert (await seen.partition("1")).last == 2
@@ -58,7 +58,7 @@ async def test_nothing_behind_the_end_is_seen() -> None:
 async def test_it_is_complete_when_all_is_received_or_gone() -> None:
     hub, sink = hub_of(5, 3), FakeBlobStore(virtual_clock)
     config = ReplayConfig(name="first")
-    seen = await bounded(hub, await hub.describe(), config, sink, "p")
+    seen = await bounded_hub(hub, await hub.describe(), config, sink, "p")
     hub.partitions["1"].add(b"later")
     hub.partitions["1"].retain_from(3)
     received = {"0": 3}

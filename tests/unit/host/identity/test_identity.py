@@ -34,9 +34,9 @@ from eventconsumer_host.identity.records import (
     restore_lease_record,
     take_lead,
 )
-from eventconsumer_host.lease.layouts import checkpoint_store
+from eventconsumer_host.lease.layouts import lease_store
 from eventconsumer_host.lease.model import Checkpoint, Lease
-from eventconsumer_host.lease.store import CheckpointStore
+from eventconsumer_host.lease.store import LeaseStore
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.errors import Conflict, Damaged, Unavailable
 from tests.support.fakes.blobs import FakeBlobStore, Fault
@@ -65,8 +65,8 @@ class Account:
         leases["location"] = {**leases["location"], "prefix": prefix}
         return HostConfig.model_validate(CONFIG | {"resource": resource, "leases": leases} | changes)
 
-    def store(self, config: HostConfig, hub: str = "orders") -> CheckpointStore:
-        return checkpoint_store(config, self.info(hub), self.leases, virtual_clock)
+    def store(self, config: HostConfig, hub: str = "orders") -> LeaseStore:
+        return lease_store(config, self.info(hub), self.leases, virtual_clock)
 
     def info(self, hub: str = "orders") -> HubInfo:
         return HubInfo("shop.example", hub, CREATED, tuple(self.hub.partitions))

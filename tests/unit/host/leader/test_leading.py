@@ -11,7 +11,7 @@ from eventconsumer_host.batch.log import BatchLog
 from eventconsumer_host.batch.plan import freeze
 from eventconsumer_host.errors import NoticeFailed
 from eventconsumer_host.notice.cursor import NoticesRecord, cursor_name
-from eventconsumer_host.notice.message import Message
+from eventconsumer_host.notice.message import NoticeMessage
 from eventconsumer_host.sink.slots import segment_id
 from tests.support.fakes.hub import FakeHub
 from tests.support.fakes.virtual import virtual
@@ -32,7 +32,7 @@ class Receiver:
         self.fails: Callable[[], None] = lambda: None
         self.open = 0
 
-    async def post(self, message: Message) -> None:
+    async def post(self, message: NoticeMessage) -> None:
         self.asked.append(virtual_clock())
         self.fails()
         self.got.append(int(json.loads(message.body)["data"]["firstSequenceNumber"]))

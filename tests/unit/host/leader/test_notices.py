@@ -18,7 +18,7 @@ from eventconsumer_host.leader.notices import LOOK_SECONDS, Notifier
 from eventconsumer_host.leader.tail import Segment, Tail
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.notice.cursor import Cursor, NoticesRecord, cursor_name
-from eventconsumer_host.notice.message import Message, Origin
+from eventconsumer_host.notice.message import NoticeMessage, Origin
 from eventconsumer_host.notice.pace import LONGEST_SECONDS
 from eventconsumer_host.sink.slots import Chain
 from eventconsumer_storage.errors import Damaged, StorageError
@@ -47,7 +47,7 @@ class Receiver:
         self.asked = 0
         self.seconds = 0.0
 
-    async def post(self, message: Message) -> None:
+    async def post(self, message: NoticeMessage) -> None:
         self.asked += 1
         event = json.loads(message.body)
         _, segment_id, partition, start = event["id"].split("/")
@@ -282,7 +282,7 @@ async def test_the_slower_of_two_leaders_does_not_move_the_cursor_back() -> None
     one = await world.begun()
     fails = refuse("0", 10)
 
-    async def post(message: Message) -> None:
+    async def post(message: NoticeMessage) -> None:
         fails("0", int(json.loads(message.body)["data"]["firstSequenceNumber"]))
 
     slower = world.notifier(post=post)
@@ -339,7 +339,7 @@ async def test_a_notice_that_fails_or_is_slow_does_not_delay_other_partitions() 
     await world.begun()
     asked: list[float] = []
 
-    async def post(message: Message) -> None:
+    async def post(message: NoticeMessage) -> None:
         event = json.loads(message.body)
         if event["data"]["partitionId"] == "0":
             asked.append(virtual_clock())

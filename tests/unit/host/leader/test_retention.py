@@ -16,8 +16,8 @@ from eventconsumer_api.errors import Blocked
 from eventconsumer_api.v1alpha1 import Retention as Limits
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_host.batch.log import BatchLog
-from eventconsumer_host.leader.retention import FILES_IN_STEP, PAUSE_SECONDS, Retention
-from eventconsumer_host.leader.tail import Pace, Segment, Tail
+from eventconsumer_host.leader.retention import FILES_IN_STEP, PAUSE_SECONDS, FileRetention
+from eventconsumer_host.leader.tail import LookPace, Segment, Tail
 from eventconsumer_host.leader.task import View
 from eventconsumer_host.lease.model import Checkpoint, Lease
 from eventconsumer_host.metrics import Metrics
@@ -53,15 +53,15 @@ class Keeper:
     checkpoints: dict[str, int] = field(default_factory=lambda: {"0": 39, "1": 139})
     store: BlobStore | None = None
     segments: Sequence[str] = (ERA,)
-    retention: Retention | None = None
+    retention: FileRetention | None = None
 
-    def begin(self) -> Retention:
+    def begin(self) -> FileRetention:
         """A new leader."""
         blobs = self.store or self.world.files
         config = HostConfig.model_validate(CONFIG | self.settings)
         self.tail = Tail([Segment(name, partial(Chain, blobs, "p", name), now) for name in self.segments], now)
         self.metrics = Metrics()
-        self.retention = Retention(
+        self.retention = FileRetention(
             blobs,
             config,
             Limits.model_validate(self.limits),
@@ -81,7 +81,7 @@ class Keeper:
             for name, at in self.checkpoints.items()
         }
         state = await BatchLog(self.store or self.world.files, "p", 10**9).restore()
-        await self.tail.follow(View(list(self.checkpoints)), Pace(0.0))
+        await self.tail.follow(View(list(self.checkpoints)), LookPace(0.0))
         await retention.step(list(self.checkpoints), leases, state)
 
     async def all(self) -> None:

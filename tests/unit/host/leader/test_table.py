@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from eventconsumer_api.errors import Blocked
 from eventconsumer_host.leader.table import Committer
-from eventconsumer_host.leader.tail import Pace, Segment, Tail
+from eventconsumer_host.leader.tail import LookPace, Segment, Tail
 from eventconsumer_host.leader.task import View
 from eventconsumer_host.sink.parquet import SCHEMA
 from eventconsumer_host.sink.slots import Chain, EnqueuedRange
@@ -53,7 +53,7 @@ class Looking(Committer):
     """A committer whose step looks for files, as `TableTask` does; the hub does not answer."""
 
     async def advance(self, partitions: Sequence[str]) -> None:
-        await self._tail.follow(View(partitions), Pace(0.0))
+        await self._tail.follow(View(partitions), LookPace(0.0))
         await super().advance(partitions)
 
 

@@ -15,9 +15,9 @@ from eventconsumer_host.leader.tail import (
     FOLLOWED,
     RECENT,
     STALE,
-    Answer,
     Follower,
-    Pace,
+    HubAnswer,
+    LookPace,
     Segment,
     Tail,
     is_complete,
@@ -133,10 +133,10 @@ async def test_a_partition_is_asked_for_only_where_there_may_be_a_file() -> None
     files = Files()
     await files.write(1)
     tail = Tail([Segment("era", lambda _: files.chain, now)], now)
-    eager, rare = Pace(0.0, quiet=60.0), Pace(75.0)
+    eager, rare = LookPace(0.0, quiet=60.0), LookPace(75.0)
     await starts(tail.newest.follower("0"), 0)
 
-    async def asked(pace: Pace, view: View | None = None) -> int:
+    async def asked(pace: LookPace, view: View | None = None) -> int:
         files.asked()
         await tail.follow(view or View(["0", "1"]), pace)
         return len(files.asked())
@@ -161,7 +161,7 @@ AGES = st.integers(0, 200)
 def test_a_partition_is_complete_only_by_a_present_answer(
     end: int, last: int, age: int, found: int | None, quiet: int
 ) -> None:
-    answer = Answer(last, NOON - timedelta(seconds=age))
+    answer = HubAnswer(last, NOON - timedelta(seconds=age))
     complete = is_complete(end, None if found is None else NOON - timedelta(seconds=found), answer, NOON, quiet)
     assert complete is (age < STALE.total_seconds() and last < end and (found is None or found >= quiet))
     assert not is_complete(end, None, None, NOON, quiet)

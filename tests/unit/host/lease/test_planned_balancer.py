@@ -17,7 +17,7 @@ from eventconsumer_host.lease.planned_balancer import (
     WAIT_SECONDS,
     Balancer,
     Fleet,
-    View,
+    ScanInput,
 )
 
 
@@ -48,13 +48,13 @@ class Group:
     def own(self, name: str, partitions: set[str]) -> None:
         self.owners |= dict.fromkeys(partitions, name)
 
-    def view(self, name: str) -> View:
+    def view(self, name: str) -> ScanInput:
         leases = {
             partition: Lease(partition, found, token="t" if found else "", leased=bool(found))
             for partition in self.ids
             for found in [self.owners.get(partition, "")]
         }
-        return View(self.now, self.ids, leases, {at for at, found in self.owners.items() if found == name})
+        return ScanInput(self.now, self.ids, leases, {at for at, found in self.owners.items() if found == name})
 
     def decide(self, balancer: Balancer, name: str, fleet: Fleet | None) -> Decision:
         return balancer.decide(self.view(name), fleet)

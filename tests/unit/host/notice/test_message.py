@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from eventconsumer_api.v1alpha1 import NoticeFormat
-from eventconsumer_host.notice.message import Message, Origin, message
+from eventconsumer_host.notice.message import NoticeMessage, Origin, message
 from eventconsumer_host.sink.slots import EnqueuedRange, Slot
 from tests.unit.host.chains import NOON
 
@@ -39,7 +39,7 @@ DATA: dict[str, Any] = {
 }
 
 
-def made(kind: NoticeFormat, slot: Slot = SLOT, origin: Origin = ORIGIN) -> Message:
+def made(kind: NoticeFormat, slot: Slot = SLOT, origin: Origin = ORIGIN) -> NoticeMessage:
     return message(kind, origin, "era", "0", slot)
 
 

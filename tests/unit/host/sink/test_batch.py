@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from eventconsumer_host.sink.parquet import SCHEMA, encode
 from eventconsumer_host.sink.row_chunks import groups
 from eventconsumer_host.source.batch import EventBatch
-from eventconsumer_host.source.rows import EVENT_OVERHEAD_BYTES, EventRows, FlatMap, Kind
+from eventconsumer_host.source.rows import EVENT_OVERHEAD_BYTES, EventRows, FlatMap, PropertyKind
 from tests.support.fakes.hub import batch_of
 
 Event = dict[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 texts = st.text(max_size=6)
-entries = st.dictionaries(texts, st.tuples(texts, st.sampled_from(list(Kind))), max_size=3)
+entries = st.dictionaries(texts, st.tuples(texts, st.sampled_from(list(PropertyKind))), max_size=3)
 events = st.fixed_dictionaries(
     {
         "number": st.integers(0, 30),
@@ -35,7 +35,7 @@ events = st.fixed_dictionaries(
 )
 
 
-def flat(maps: list[dict[str, tuple[str, Kind]]]) -> FlatMap:
+def flat(maps: list[dict[str, tuple[str, PropertyKind]]]) -> FlatMap:
     """Maps in a row."""
     found = FlatMap()
     for one in maps:
@@ -68,7 +68,7 @@ def size_of(event: Event) -> int:
     return EVENT_OVERHEAD_BYTES + len(event["body"]) + sum(len(text.encode()) for text in texts)
 
 
-def pairs(entries: dict[str, tuple[str, Kind]]) -> list[str]:
+def pairs(entries: dict[str, tuple[str, PropertyKind]]) -> list[str]:
     """Keys and values."""
     return [part for key, (value, _) in entries.items() for part in (key, value)]
 

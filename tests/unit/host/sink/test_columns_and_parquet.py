@@ -17,7 +17,7 @@ from eventconsumer_host.sink import parquet
 from eventconsumer_host.source import sdk
 from eventconsumer_host.source.batch import EventBatch
 from eventconsumer_host.source.columns import as_text, to_batch
-from eventconsumer_host.source.rows import Binary, Kind
+from eventconsumer_host.source.rows import Binary, PropertyKind
 from tests.support.fakes.hub import batch_of
 from tests.unit.host.sink.messages import message
 
@@ -32,33 +32,38 @@ def read(batches: list[EventBatch], partition: str = "3") -> pa.Table:
 @pytest.mark.parametrize(
     ("value", "text", "kind"),
     [
-        (None, "null", Kind.NULL),
-        (True, "true", Kind.TEXT),
-        (-5, "-5", Kind.INTEGER),
-        (-(2**63), "-9223372036854775808", Kind.INTEGER),
-        (2**63 - 1, "9223372036854775807", Kind.INTEGER),
-        (2**64 - 1, "18446744073709551615", Kind.TEXT),
-        (1.5, "1.5", Kind.FLOAT),
-        (5.0, "5.0", Kind.FLOAT),
-        (b"5", "5", Kind.TEXT),
-        ("text", "text", Kind.TEXT),
-        (b"\xff\x00", '{"$binary":"/wA="}', Kind.BINARY),
-        (Binary(b"5"), '{"$binary":"NQ=="}', Kind.BINARY),
-        (b'{"$binary":"/w=="}', '{"$binary":"/w=="}', Kind.TEXT),
-        (UUID(int=1), "00000000-0000-0000-0000-000000000001", Kind.TEXT),
-        (Decimal("1.10"), "1.10", Kind.TEXT),
-        ([1, b"a", None], '[1,"a",null]', Kind.TEXT),
-        ({b"k": [b"\xff"]}, '{"k":[{"$binary":"/w=="}]}', Kind.TEXT),
+        (None, "null", PropertyKind.NULL),
+        (True, "true", PropertyKind.TEXT),
+        (-5, "-5", PropertyKind.INTEGER),
+        (-(2**63), "-9223372036854775808", PropertyKind.INTEGER),
+        (2**63 - 1, "9223372036854775807", PropertyKind.INTEGER),
+        (2**64 - 1, "18446744073709551615", PropertyKind.TEXT),
+        (1.5, "1.5", PropertyKind.FLOAT),
+        (5.0, "5.0", PropertyKind.FLOAT),
+        (b"5", "5", PropertyKind.TEXT),
+        ("text", "text", PropertyKind.TEXT),
+        (b"\xff\x00", '{"$binary":"/wA="}', PropertyKind.BINARY),
+        (Binary(b"5"), '{"$binary":"NQ=="}', PropertyKind.BINARY),
+        (b'{"$binary":"/w=="}', '{"$binary":"/w=="}', PropertyKind.TEXT),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001", PropertyKind.TEXT),
+        (Decimal("1.10"), "1.10", PropertyKind.TEXT),
+        ([1, b"a", None], '[1,"a",null]', PropertyKind.TEXT),
+        ({b"k": [b"\xff"]}, '{"k":[{"$binary":"/w=="}]}', PropertyKind.TEXT),
     ],
 )
-def test_a_value_becomes_text_with_its_kind(value: Any, text: str, kind: Kind) -> None:
+def test_a_value_becomes_text_with_its_kind(value: Any, text: str, kind: PropertyKind) -> None:
     found = to_batch([message(1, application_properties={b"k": value})]).rows().properties
     assert (found.values, list(found.kinds), as_text(value)) == ([text], [kind], text)
 
 
 @given(st.lists(st.lists(st.sampled_from([1, "1", None, 1.5]), max_size=3), min_size=1, max_size=6), st.data())
 def test_kinds_stay_with_their_values(events: list[list[Any]], data: st.DataObject) -> None:
-    kinds = {int: Kind.INTEGER, str: Kind.TEXT, type(None): Kind.NULL, float: Kind.FLOAT}
+    kinds = {
+        int: PropertyKind.INTEGER,
+        str: PropertyKind.TEXT,
+        type(None): PropertyKind.NULL,
+        float: PropertyKind.FLOAT,
+    }
     batch = to_batch(
         message(number, application_properties={str(index): value for index, value in enumerate(values)})
         for number, values in enumerate(events)

@@ -20,7 +20,7 @@ from eventconsumer_operator.kube.manifest import (
     EVENT_CONSUMER,
     POD,
     STORED,
-    Listing,
+    ObjectList,
     controller_uid,
     spec_of,
     trimmed,
@@ -72,7 +72,7 @@ class Server:
         self.objects: dict[str, Manifest] = {}
         self.events: deque[tuple[str, Manifest]] = deque()
         self.answers: list[Manifest] = []
-        self.listing: Listing | None = None
+        self.listing: ObjectList | None = None
 
     def write(self, name: str, *, ours: bool) -> None:
         self.version += 1
@@ -90,8 +90,8 @@ class Server:
             gone["metadata"]["resourceVersion"] = str(self.version)
             self.events.append(("DELETED", gone))
 
-    def list(self) -> Listing:
-        return Listing(tuple(copy.deepcopy(each) for each in self.objects.values()), str(self.version))
+    def list(self) -> ObjectList:
+        return ObjectList(tuple(copy.deepcopy(each) for each in self.objects.values()), str(self.version))
 
 
 KINDS = ("write", "ours", "read", "delete", "event", "lose", "answer", "list", "listed", "relist")
@@ -186,7 +186,7 @@ def test_a_late_list_drops_no_newer_object() -> None:
     for name, version in (("a", 5), ("b", 3)):
         store.put(config_map(name, version))
     store.remove(config_map("c", 6))
-    store.replace(CONFIG_MAP, SHOP, Listing((config_map("b", 3), config_map("c", 2)), "4"))
+    store.replace(CONFIG_MAP, SHOP, ObjectList((config_map("b", 3), config_map("c", 2)), "4"))
     assert set(held(store)) == {"a", "b"}
 
 
@@ -195,9 +195,9 @@ def test_only_unknown_versions_are_reported_as_changes() -> None:
     assert store.put(config_map("a", 5)) is True
     assert store.put(config_map("a", 5)) is False
     assert store.put(config_map("a", 4)) is False
-    news = store.replace(CONFIG_MAP, SHOP, Listing((config_map("a", 5), config_map("b", 6, consumer="new")), "6"))
+    news = store.replace(CONFIG_MAP, SHOP, ObjectList((config_map("a", 5), config_map("b", 6, consumer="new")), "6"))
     assert news == {Key(SHOP, "new")}
-    assert store.replace(CONFIG_MAP, SHOP, Listing((), "9")) == {Key(SHOP, "new"), Key(SHOP, "orders")}
+    assert store.replace(CONFIG_MAP, SHOP, ObjectList((), "9")) == {Key(SHOP, "new"), Key(SHOP, "orders")}
 
 
 def test_an_object_moves_with_its_label() -> None:
@@ -211,8 +211,8 @@ def test_an_object_moves_with_its_label() -> None:
 def test_a_cluster_that_was_restored_from_a_backup_is_believed() -> None:
     store = Store()
     store.put(config_map("a", 100))
-    store.replace(CONFIG_MAP, SHOP, Listing((config_map("a", 100), config_map("b", 90)), "120"))
-    store.replace(CONFIG_MAP, SHOP, Listing((config_map("a", 40),), "50"))
+    store.replace(CONFIG_MAP, SHOP, ObjectList((config_map("a", 100), config_map("b", 90)), "120"))
+    store.replace(CONFIG_MAP, SHOP, ObjectList((config_map("a", 40),), "50"))
     assert {name: found["metadata"]["resourceVersion"] for name, found in held(store).items()} == {"a": "40"}
     assert store.put(config_map("a", 51)) is True
 
@@ -237,9 +237,9 @@ def test_managed_fields_are_not_kept_and_the_original_is_not_touched() -> None:
 def test_synced_means_every_kind_in_that_namespace() -> None:
     store = Store()
     for kind in STORED[:-1]:
-        store.replace(kind, SHOP, Listing((), "1"))
+        store.replace(kind, SHOP, ObjectList((), "1"))
     assert not store.synced(SHOP)
-    store.replace(STORED[-1], SHOP, Listing((), "1"))
+    store.replace(STORED[-1], SHOP, ObjectList((), "1"))
     assert store.synced(SHOP) and not store.synced("other")
 
 
@@ -248,7 +248,7 @@ def test_one_list_of_all_namespaces_keeps_them_apart() -> None:
     items = tuple(event_consumer(name, {}, place) for name, place in (("a", "one"), ("a", "two")))
     for version, item in enumerate(items, 1):
         item["metadata"] |= {"uid": str(version), "resourceVersion": str(version)}
-    store.replace(EVENT_CONSUMER, "", Listing(items, "2"))
+    store.replace(EVENT_CONSUMER, "", ObjectList(items, "2"))
     assert set(store.consumers("")) == {Key("one", "a"), Key("two", "a")}
     found = store.get(EVENT_CONSUMER, "two", "a")
     assert found is not None and found["metadata"]["uid"] == "2"

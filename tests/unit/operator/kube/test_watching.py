@@ -19,7 +19,7 @@ from eventconsumer_operator.kube.manifest import (
     POD,
     STATEFUL_SET,
     STORED,
-    Listing,
+    ObjectList,
     watched_kinds,
 )
 from eventconsumer_operator.kube.resync import Resync
@@ -157,7 +157,7 @@ class Unlisted(FakeKubernetes):
         super().__init__()
         self.fails: dict[Any, Exception] = {}
 
-    async def list(self, kind: Any, namespace: str, labels: Any = None, keep: Any = None) -> Listing:
+    async def list(self, kind: Any, namespace: str, labels: Any = None, keep: Any = None) -> ObjectList:
         for what in (kind, namespace):
             if what in self.fails:
                 raise self.fails[what]

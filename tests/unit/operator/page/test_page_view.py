@@ -15,7 +15,7 @@ from eventconsumer_operator.page import view
 from eventconsumer_operator.page.histories import ALL_PARTITIONS, Histories, sample_of
 from eventconsumer_operator.page.history import MAX_PARTITIONS
 from eventconsumer_operator.page.model import Choice, ErrorView
-from eventconsumer_operator.page.server import Rendered
+from eventconsumer_operator.page.server import AnswerCache
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.reconcile import Reconciler
 from eventconsumer_operator.resource.observed import Observed
@@ -177,7 +177,7 @@ def test_many_viewers_cost_no_more_than_one() -> None:
         made[0] += 1
         return ErrorView(error=str(made[0]))
 
-    rendered = Rendered(lambda: now[0])
+    rendered = AnswerCache(lambda: now[0])
     assert {rendered.get("a", make) for _ in range(9)} == {b'{"error":"1"}'}
     assert rendered.get("b", make) == b'{"error":"2"}', "of something else"
     now[0] = 0.9

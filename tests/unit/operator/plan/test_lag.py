@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from eventconsumer_api.v1alpha1 import LagScaling, Scaling, ScalingMode
 from eventconsumer_api.v1alpha1.status import ScalingStatus
 from eventconsumer_api.wire.host_report import PartitionLag
-from eventconsumer_operator.plan.lag import HOLD_COOLDOWNS, STEP, TRIAL_COOLDOWNS, View, decide
+from eventconsumer_operator.plan.lag import HOLD_COOLDOWNS, STEP, TRIAL_COOLDOWNS, ScalingInput, decide
 from eventconsumer_operator.plan.lag import UNKNOWN as SILENT
 from tests.unit.operator.worlds import NOW
 
@@ -35,9 +35,9 @@ def late(seconds: float) -> PartitionLag:
     return PartitionLag(events=10, seconds=seconds)
 
 
-def view(*lags: PartitionLag, ready: int = 1000, **facts: object) -> View:
+def view(*lags: PartitionLag, ready: int = 1000, **facts: object) -> ScalingInput:
     named = {str(number): lag for number, lag in enumerate(lags)}
-    return replace(View(now=NOW, lags=named, partitions=len(lags), ready=ready), **facts)  # type: ignore[arg-type]
+    return replace(ScalingInput(now=NOW, lags=named, partitions=len(lags), ready=ready), **facts)  # type: ignore[arg-type]
 
 
 # --- up --------------------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_an_unknown_lag_removes_no_host_and_ends_the_calm() -> None:
     unknown = decide(view(*[CALM] * 7, UNKNOWN), scaling(), before)
     assert (unknown.replicas, unknown.no_lag_since) == (8, None)
     assert decide(view(*[CALM] * 7, partitions=8), scaling(), before).replicas == 8
-    assert decide(View(now=NOW, lags=None, partitions=8), scaling(), before) == before
+    assert decide(ScalingInput(now=NOW, lags=None, partitions=8), scaling(), before) == before
 
 
 def test_a_number_that_was_too_few_is_not_tried_again_for_some_cooldowns() -> None:
@@ -183,8 +183,10 @@ def test_from_zero_at_the_first_event_and_only_then() -> None:
     assert (awake.replicas, awake.reason, awake.no_lag_since) == (1, "events arrived in 1 partition", None)
 
 
-@pytest.mark.parametrize("blind", [View(now=NOW, partitions=2), view(CALM, UNKNOWN), view(CALM, partitions=2)])
-def test_lag_that_no_probe_tells_for_minutes_starts_a_host_which_stays_until_the_probe_reports(blind: View) -> None:
+@pytest.mark.parametrize("blind", [ScalingInput(now=NOW, partitions=2), view(CALM, UNKNOWN), view(CALM, partitions=2)])
+def test_lag_that_no_probe_tells_for_minutes_starts_a_host_which_stays_until_the_probe_reports(
+    blind: ScalingInput,
+) -> None:
     first = decide(blind, ZERO, memory(0))
     assert (first.replicas, first.unknown_since) == (0, NOW)
     assert decide(view(CALM, CALM), ZERO, first).unknown_since is None  # it reported in time
@@ -210,7 +212,7 @@ def test_lag_that_no_probe_tells_for_minutes_starts_a_host_which_stays_until_the
 def test_it_begins_with_the_existing_hosts_or_the_minimum_and_one_at_least(
     least: int, existing: int, wanted: int
 ) -> None:
-    begun = decide(View(now=NOW, partitions=8, existing=existing), scaling(least=least), None)
+    begun = decide(ScalingInput(now=NOW, partitions=8, existing=existing), scaling(least=least), None)
     assert (begun.replicas, begun.mode, begun.last_scale_time) == (wanted, ScalingMode.LAG, NOW)
 
 
@@ -254,7 +256,7 @@ def test_the_bounds_always_hold(
     owners: dict[str, str],
 ) -> None:
     named = None if lags is None else {str(number): lag for number, lag in enumerate(lags)}
-    seen = View(NOW, named, partitions, owners, newest, existing=existing, ready=ready)
+    seen = ScalingInput(NOW, named, partitions, owners, newest, existing=existing, ready=ready)
     most = min(rule.max_replicas, partitions or rule.max_replicas)
     least = min(rule.min_replicas, most)
     found = decide(seen, rule, before)
@@ -371,7 +373,9 @@ class Model:
             lags[str(number)] = PartitionLag(events=max(0, round(events + 0.4999)), seconds=age)
         reading = sum(begin <= self.second for begin in self.running)
         owners = {str(number): str(number % reading) for number in range(self.partitions) if reading}
-        seen = View(self.now, lags, self.partitions, owners, self.newest, ready=reading, normal_seconds=self.roll + 20)
+        seen = ScalingInput(
+            self.now, lags, self.partitions, owners, self.newest, ready=reading, normal_seconds=self.roll + 20
+        )
         self.status = decide(seen, self.rule, self.status)
         wanted = self.status.replicas
         self.running = self.running[:wanted] + [self.second + self.start_seconds] * (wanted - len(self.running))

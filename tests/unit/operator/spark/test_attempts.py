@@ -24,7 +24,7 @@ from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.writethrough import WriteThrough
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.observed import Observed
-from eventconsumer_operator.spark.attempts import Attempts, Cause, attempts, backoff
+from eventconsumer_operator.spark.attempts import Attempts, FailureKind, attempts, backoff
 from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPARK, SPEC, batch, fleet, job, load, observed, pod, report
 
@@ -107,7 +107,7 @@ def test_success_without_a_commit_is_a_failure_after_a_while() -> None:
     assert look(ended("Complete", seconds_ago=60)).failures == 0
     late = look(ended("Complete", seconds_ago=125))
     assert (late.failures, late.start, late.next_time) == (1, 0, NOW + timedelta(seconds=5))
-    assert late.failure is not None and late.failure.cause is Cause.NO_COMMIT
+    assert late.failure is not None and late.failure.cause is FailureKind.NO_COMMIT
     assert look(ended("Complete", seconds_ago=200)).start == 2
 
 
@@ -142,7 +142,7 @@ def test_an_application_whose_image_is_missing_is_given_up_after_a_while() -> No
     found = look(created(121), pods=(driver("ErrImagePull"),))
     assert [each.name for each in found.given_up] == ["b1a1"]
     assert (found.failures, found.start, found.next_time) == (1, 0, NOW + timedelta(seconds=10))
-    assert found.failure is not None and found.failure.cause is Cause.CANNOT_START
+    assert found.failure is not None and found.failure.cause is FailureKind.CANNOT_START
     assert look(created(121), pods=(driver("ContainerCreating"),)).given_up == ()
 
 
@@ -183,7 +183,7 @@ def test_a_driver_that_is_deleted_and_does_not_end_is_given_up() -> None:
         assert bool(found.failures) == sure
         assert [each.name for each in found.given_up] == (["b1a1"] if sure else [])
         assert found.next_time == (NOW + timedelta(seconds=10) if sure else None)
-    assert found.failure is not None and found.failure.cause is Cause.LOST
+    assert found.failure is not None and found.failure.cause is FailureKind.LOST
 
 
 def test_the_deadline_ends_an_attempt_whose_job_says_nothing() -> None:
@@ -191,7 +191,7 @@ def test_the_deadline_ends_an_attempt_whose_job_says_nothing() -> None:
     assert look(created(limit)).given_up == ()
     found = look(created(limit + 1))
     assert [each.name for each in found.given_up] == ["b1a1"]
-    assert found.failure is not None and found.failure.cause is Cause.TOO_LONG
+    assert found.failure is not None and found.failure.cause is FailureKind.TOO_LONG
 
 
 def test_the_end_of_the_container_of_the_driver_ends_the_attempt() -> None:
@@ -289,7 +289,7 @@ def test_the_time_limit_of_a_resident_driver_begins_with_each_batch() -> None:
     assert at_seven(resident(), frozen=limit).given_up == ()
     late = at_seven(resident(), frozen=limit + 10, since_commit=limit + 1)
     assert [each.name for each in late.given_up] == ["b6a1"]
-    assert late.failure is not None and late.failure.cause is Cause.TOO_LONG
+    assert late.failure is not None and late.failure.cause is FailureKind.TOO_LONG
     assert at_seven(resident(), frozen=limit + 10, since_commit=limit).given_up == ()
     assert at_seven(resident(seconds_ago=limit), frozen=limit + 10, since_commit=limit + 10).given_up == ()
     # The batch for which it was started, too: the Job's deadline is that of all batches.

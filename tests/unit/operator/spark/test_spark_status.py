@@ -8,7 +8,7 @@ import pytest
 
 from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.shared.redaction import redact
-from eventconsumer_api.spec.spark import History
+from eventconsumer_api.spec.spark import ApplicationHistory
 from eventconsumer_api.v1alpha1.status import EventConsumerStatus, SparkStatus, WatermarkStatus
 from eventconsumer_api.wire.batch import BatchJob
 from eventconsumer_api.wire.host_report import CommitReport, FleetReport, WatermarkReport
@@ -384,7 +384,7 @@ def finished(how: str, number: int, attempt: int = 1, seconds_ago: int = 0) -> M
 
 def cleaned(*jobs: Manifest, state: Attempts | None = None, **limits: int) -> set[str]:
     found = tuple(map(application_of, jobs))
-    history = History.model_validate({"succeeded": 1, "failed": 1, "ttlSeconds": 100} | limits)
+    history = ApplicationHistory.model_validate({"succeeded": 1, "failed": 1, "ttlSeconds": 100} | limits)
     return {each.name for each in outdated(found, history, state or Attempts(), NOW)}
 
 

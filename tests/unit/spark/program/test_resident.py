@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.spec.spark import SparkOutput
 from eventconsumer_api.wire.batch import BatchFile, BatchJob, BatchManifest, ResidentLimits, Totals, manifest_name
 from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_spark.errors import ManifestError
-from eventconsumer_spark.program.resident import Between, End, Step, decide, jobs_while_alive
+from eventconsumer_spark.program.resident import Between, DriverStep, End, decide, jobs_while_alive
 from eventconsumer_spark.storage.abfs import AbfsFolder
 from eventconsumer_spark.storage.paths import Site
 from eventconsumer_spark.storage.store import BlobFacts
@@ -30,27 +30,27 @@ AT_WORK = Between(batches=1, age=30, idle=0)
 @pytest.mark.parametrize(
     ("now", "step"),
     [
-        (AT_WORK, Step.WAIT),
-        (Between(1, 30, 59.9), Step.WAIT),
+        (AT_WORK, DriverStep.WAIT),
+        (Between(1, 30, 59.9), DriverStep.WAIT),
         (Between(1, 30, 60), End("it has had no batch for 60 s")),
-        (Between(1, 30, 0, next_bytes=0), Step.TAKE),
-        (Between(1, 30, 0, next_bytes=100), Step.TAKE),
+        (Between(1, 30, 0, next_bytes=0), DriverStep.TAKE),
+        (Between(1, 30, 0, next_bytes=100), DriverStep.TAKE),
         (
             Between(1, 30, 0, next_bytes=1, next_parallel=True),
             End("spec.spark.batch.inFlight is above 1: parallel batches have drivers of their own"),
         ),
-        (Between(1, 90, 61, next_bytes=100), Step.TAKE),  # frozen during the last pause
+        (Between(1, 90, 61, next_bytes=100), DriverStep.TAKE),  # frozen during the last pause
         (
             Between(1, 30, 0, next_bytes=101),
             End("the files of the next batch have 101 bytes, above its limit of 100"),
         ),
-        (Between(3, 999, 0, next_bytes=1), Step.TAKE),
+        (Between(3, 999, 0, next_bytes=1), DriverStep.TAKE),
         (Between(4, 30, 0, next_bytes=1), End("it has processed 4 batches")),
         (Between(1, 1000, 0, next_bytes=1), End("it is 1000 s old")),
         (Between(1, 30, 0, credential_changed=True, next_bytes=1), End("the credential of spec.sink has changed")),
     ],
 )
-def test_next_step(now: Between, step: Step | End) -> None:
+def test_next_step(now: Between, step: DriverStep | End) -> None:
     assert decide(LIMITS, now) == step
 
 
@@ -90,7 +90,7 @@ class World:
             attempt=2,
             search_unprocessable=True,
             sink=BlobLocation(container="drained", prefix=PREFIX, credential=credential),
-            output=Output(path="abfss://results@shop.blob.core.windows.net/orders"),
+            output=SparkOutput(path="abfss://results@shop.blob.core.windows.net/orders"),
             resident=LIMITS,
         )
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from eventconsumer_api.spec.spark import Output
+from eventconsumer_api.spec.spark import SparkOutput
 from eventconsumer_api.wire.batch import BatchJob
 from eventconsumer_api.wire.host_config import BlobLocation, Credential, ResourceRef
 from eventconsumer_spark.errors import ConfigurationError
@@ -25,7 +25,7 @@ def job(credential: Credential, output_host: str, url: str | None = None, **sett
             "application": "orders-uid1-b3",
             "number": 3,
             "sink": BlobLocation(container="drained", prefix="p", credential=credential, storage_account_url=url),
-            "output": Output(path=f"abfss://results@{output_host}/orders"),
+            "output": SparkOutput(path=f"abfss://results@{output_host}/orders"),
         }
         | settings
     )

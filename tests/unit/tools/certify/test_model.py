@@ -13,8 +13,8 @@ from eventconsumer_tools.certify.model import (
     SLOW,
     Assumption,
     CertifyReport,
+    CheckOutcome,
     Differs,
-    Outcome,
     Skipped,
     judged,
     missing_option,
@@ -37,17 +37,17 @@ def assumption(error: Exception | None = None, seconds: float = 5.0, options: tu
 @pytest.mark.parametrize(
     ("one", "outcome", "detail"),
     [
-        (assumption(), Outcome.PASSED, "seen"),
-        (assumption(Differs("other")), Outcome.DIFFERS, "other"),
-        (assumption(Skipped("no right")), Outcome.SKIPPED, "no right"),
-        (assumption(HubUnreachable("no connection")), Outcome.FAILED, "undecided: no connection"),
-        (assumption(seconds=0), Outcome.FAILED, "undecided: no result within 0 s"),
+        (assumption(), CheckOutcome.PASSED, "seen"),
+        (assumption(Differs("other")), CheckOutcome.DIFFERS, "other"),
+        (assumption(Skipped("no right")), CheckOutcome.SKIPPED, "no right"),
+        (assumption(HubUnreachable("no connection")), CheckOutcome.FAILED, "undecided: no connection"),
+        (assumption(seconds=0), CheckOutcome.FAILED, "undecided: no result within 0 s"),
     ],
 )
-async def test_the_end_of_a_check(one: Assumption[str], outcome: Outcome, detail: str) -> None:
+async def test_the_end_of_a_check(one: Assumption[str], outcome: CheckOutcome, detail: str) -> None:
     assert await judge(one, "seen") == (outcome, detail)
     result = judged("hub", one, outcome, detail)
-    assert (result.consequence, result.remedy) == (("harm", "help") if outcome is Outcome.DIFFERS else ("", ""))
+    assert (result.consequence, result.remedy) == (("harm", "help") if outcome is CheckOutcome.DIFFERS else ("", ""))
 
 
 def test_a_defect_of_the_program_is_no_result() -> None:
@@ -55,7 +55,7 @@ def test_a_defect_of_the_program_is_no_result() -> None:
         asyncio.run(judge(assumption(ZeroDivisionError()), "seen"))
 
 
-def report(*outcomes: Outcome, left: tuple[str, ...] = (), stopped: bool = False) -> CertifyReport:
+def report(*outcomes: CheckOutcome, left: tuple[str, ...] = (), stopped: bool = False) -> CertifyReport:
     """One with these outcomes."""
     return CertifyReport(
         program="1",
@@ -74,11 +74,11 @@ def report(*outcomes: Outcome, left: tuple[str, ...] = (), stopped: bool = False
     ("found", "code"),
     [
         (report(), 0),
-        (report(Outcome.PASSED, Outcome.SKIPPED), 0),
-        (report(Outcome.PASSED, Outcome.DIFFERS, Outcome.FAILED), 1),
-        (report(Outcome.PASSED, Outcome.FAILED), 2),
-        (report(Outcome.PASSED, left=("container x",)), 2),
-        (report(Outcome.PASSED, stopped=True), 2),
+        (report(CheckOutcome.PASSED, CheckOutcome.SKIPPED), 0),
+        (report(CheckOutcome.PASSED, CheckOutcome.DIFFERS, CheckOutcome.FAILED), 1),
+        (report(CheckOutcome.PASSED, CheckOutcome.FAILED), 2),
+        (report(CheckOutcome.PASSED, left=("container x",)), 2),
+        (report(CheckOutcome.PASSED, stopped=True), 2),
     ],
 )
 def test_exit_codes(found: CertifyReport, code: int) -> None:
@@ -86,7 +86,7 @@ def test_exit_codes(found: CertifyReport, code: int) -> None:
 
 
 def test_no_secret_is_reported() -> None:
-    result = judged("hub", assumption(), Outcome.FAILED, "refused:\n Endpoint=sb://a/;SharedAccessKey=c2VjcmV0")
+    result = judged("hub", assumption(), CheckOutcome.FAILED, "refused:\n Endpoint=sb://a/;SharedAccessKey=c2VjcmV0")
     assert "c2VjcmV0" not in result.detail and "\n" not in result.detail
 
 

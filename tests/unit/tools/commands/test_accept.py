@@ -18,7 +18,7 @@ from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host.identity.segments import current, list_segments
-from eventconsumer_host.lease.layouts import checkpoint_store
+from eventconsumer_host.lease.layouts import lease_store
 from eventconsumer_host.lease.model import Checkpoint
 from eventconsumer_host.partition.dependencies import WriteCheckpoint
 from eventconsumer_host.source.batch import EventBatch
@@ -45,7 +45,7 @@ class World(Stage):
 
     async def person(self, *, reposition: bool = False) -> Accepting:
         config, info = HostConfig.model_validate(CONFIG | self.overrides), await self.hub.describe()
-        leases = (await checkpoint_store(config, info, self.leases, virtual_clock).list(["0"])).leases
+        leases = (await lease_store(config, info, self.leases, virtual_clock).list(["0"])).leases
         return Accepting(config, self.hub, info, self.sink, self.leases, self.segments, leases, reposition=reposition)
 
     async def drained(self, count: int) -> Running:

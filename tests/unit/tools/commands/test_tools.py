@@ -33,14 +33,14 @@ from eventconsumer_tools.commands.migrate import needs_offset, places, step_of
 from eventconsumer_tools.commands.model import (
     Action,
     FileRow,
-    HubName,
     LagRow,
     PlanReport,
     PlanSource,
+    ReportedHub,
 )
 from eventconsumer_tools.commands.policy import Rules, judge
-from eventconsumer_tools.inspect.consumer import Consumer
-from eventconsumer_tools.inspect.leases import LeaseState, LeaseView, Position
+from eventconsumer_tools.inspect.consumer import OpenConsumer
+from eventconsumer_tools.inspect.leases import CheckpointPosition, LeaseState, LeaseView
 from eventconsumer_tools.inspect.partitions import PartitionState
 from eventconsumer_tools.inspect.storage import AccountFacts
 from eventconsumer_tools.output import run
@@ -61,9 +61,9 @@ def _logs_as_before() -> Iterator[None]:
 LEGACY, SDK = LeaseLayout.EVENT_PROCESSOR_HOST, LeaseLayout.AZURE_SDK
 
 
-def at(number: int) -> Position:
+def at(number: int) -> CheckpointPosition:
     """A position."""
-    return Position(sequence_number=number, offset=f"o{number}")
+    return CheckpointPosition(sequence_number=number, offset=f"o{number}")
 
 
 FREE = PartitionState("0", LeaseState.FREE, checkpoint=at(99), start=0, end=99, earliest=0, head=199)
@@ -184,7 +184,7 @@ async def test_files_that_record_lost_events_are_found() -> None:
     async def now() -> datetime:
         return NOW
 
-    consumer = Consumer(config, "shop.servicebus.windows.net", "orders", (segment,), store, store, walk, now)
+    consumer = OpenConsumer(config, "shop.servicebus.windows.net", "orders", (segment,), store, store, walk, now)
     every = await read(consumer)
     assert [(row.lost, row.gap) for row in every.files] == list(zip([0, 0, 4, 4], recorded.values(), strict=True))
     lost = await read(consumer, gaps=True)
@@ -236,7 +236,7 @@ def test_a_migration_says_which_prefix_each_program_needs() -> None:
             layout=LEGACY,
             steps=[],
             source=source,
-            hub=HubName(namespace="n", name="h"),
+            hub=ReportedHub(namespace="n", name="h"),
             consumer_group="g",
             lease_prefix="n/h/",
         )
