@@ -99,7 +99,7 @@ def demo_cluster() -> Cluster:
 
 
 @dataclass
-class Stage:
+class CampaignStage:
     """The consumers of a campaign, and what a fault needs.
 
     Attributes:
@@ -129,7 +129,7 @@ class Stage:
         self.partitions = dict.fromkeys(names, PARTITIONS)
 
     @classmethod
-    def of(cls, cluster: Cluster, name: str, options: Options) -> Stage:
+    def of(cls, cluster: Cluster, name: str, options: Options) -> CampaignStage:
         """The stage of a campaign in the demo's cluster.
 
         Raises:

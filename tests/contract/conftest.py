@@ -18,7 +18,7 @@ from tests.support.fakes.blobs import FakeBlobStore
 
 
 @dataclass
-class World:
+class ContainerWorld:
     """A container and its time."""
 
     blobs: BlobStore
@@ -41,7 +41,7 @@ class _Time:
 
 
 @pytest.fixture(params=["fake", "hierarchical", "azurite"])
-async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[ContainerWorld]:
     """The fake in both forms, then Azurite."""
     if request.param != "azurite":
         time = _Time()
@@ -56,7 +56,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
         async def delete_blob_fake(blob: str) -> None:
             fake.delete(blob)
 
-        yield World(fake, time, time.sleep, fake, break_fake, delete_fake, delete_blob_fake)
+        yield ContainerWorld(fake, time, time.sleep, fake, break_fake, delete_fake, delete_blob_fake)
         return
     azurite: Any = request.getfixturevalue("azurite")
     name = azurite.container()
@@ -83,7 +83,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
             await break_real(blob, 0)
         await client.delete_blob()
 
-    yield World(stores[0], boottime, asyncio.sleep, stores[1], break_real, delete_real, delete_blob_real)
+    yield ContainerWorld(stores[0], boottime, asyncio.sleep, stores[1], break_real, delete_real, delete_blob_real)
     for store in stores:
         await store.close()
     await admin.close()

@@ -105,7 +105,7 @@ class Release:
 
 
 @dataclass
-class Stage:
+class UpgradeStage:
     """A consumer under load, and the two releases."""
 
     cluster: Cluster
@@ -222,7 +222,7 @@ def remove(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpgradeStage]:
     """The previous release, installed and draining; this tree's images are in the cluster, too."""
     tree = check_out(previous(), tmp_path_factory.mktemp("previous") / "tree")
     old = Release.build(tree)
@@ -241,7 +241,7 @@ def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         try:
             # Only now: what a builder finds unused it forgets, and from here on pods use the previous images.
             until(lambda: len(hosts(cluster)) == HOSTS and readers.all_read(), "the previous release drains")
-            found = Stage(cluster, old, Release.build(ROOT), publisher, readers)
+            found = UpgradeStage(cluster, old, Release.build(ROOT), publisher, readers)
             publisher.start()
             found.settle(old)
             yield found
@@ -252,12 +252,12 @@ def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found", timeout=300)
 
 
-def test_an_upgrade_of_the_operator_alone_restarts_no_host(stage: Stage) -> None:
+def test_an_upgrade_of_the_operator_alone_restarts_no_host(stage: UpgradeStage) -> None:
     unread = stage.change_operator(stage.new, hosts_of=stage.old)
     print(f"operator upgraded from {previous()}: unread for {unread:.1f} s at most")
 
 
-def test_an_upgrade_while_draining_restarts_no_host_twice_and_settles(stage: Stage) -> None:
+def test_an_upgrade_while_draining_restarts_no_host_twice_and_settles(stage: UpgradeStage) -> None:
     unread = stage.change(stage.new)
     print(f"upgrade from {previous()}: unread for {unread:.1f} s at most")
     operator = stage.cluster.get("deployment", "eventconsumer-operator")["spec"]["template"]["spec"]["containers"][0]
@@ -266,19 +266,19 @@ def test_an_upgrade_while_draining_restarts_no_host_twice_and_settles(stage: Sta
     until(lambda: ready(stage.cluster), "the consumer is Ready")
 
 
-def test_a_rollback_of_the_operator_alone_restarts_no_host(stage: Stage) -> None:
+def test_a_rollback_of_the_operator_alone_restarts_no_host(stage: UpgradeStage) -> None:
     unread = stage.change_operator(stage.old, hosts_of=stage.new)
     print(f"operator rolled back to {previous()}: unread for {unread:.1f} s at most")
 
 
-def test_a_rollback_too(stage: Stage) -> None:
+def test_a_rollback_too(stage: UpgradeStage) -> None:
     unread = stage.change(stage.old)
     print(f"rollback to {previous()}: unread for {unread:.1f} s at most")
     until(lambda: ready(stage.cluster), "the consumer is Ready")
     stage.change(stage.new)
 
 
-def test_every_event_is_in_exactly_one_file(stage: Stage) -> None:
+def test_every_event_is_in_exactly_one_file(stage: UpgradeStage) -> None:
     stage.publisher.end()
     until(stage.all_drained, f"{stage.publisher.sent} events are in files")
     printed = stage.cluster.kubectl(

@@ -53,7 +53,7 @@ class Hosts:
         return {}
 
 
-class World:
+class AdoptionWorld:
     """A namespace with one EventConsumer and an operator that reconciles when the test says so."""
 
     def __init__(self, cluster: Cluster, api: KubernetesApi, spec: dict[str, Any] = SPEC) -> None:
@@ -112,7 +112,7 @@ def restored(manifest: Manifest) -> Manifest:
 
 @pytest.mark.parametrize("restore", [False, True], ids=["orphaned", "restored"])
 async def test_children_without_an_owner_are_adopted(cluster: Cluster, api: KubernetesApi, restore: bool) -> None:
-    world = World(cluster, api)
+    world = AdoptionWorld(cluster, api)
     await world.reconcile()
     await world.start_host()
     before = await world.children()
@@ -144,7 +144,7 @@ async def test_children_without_an_owner_are_adopted(cluster: Cluster, api: Kube
 async def test_a_child_that_is_not_the_operators_is_named_and_not_touched(
     cluster: Cluster, api: KubernetesApi, kind: Kind, name: str
 ) -> None:
-    world = World(cluster, api)
+    world = AdoptionWorld(cluster, api)
     await world.reconcile()
     await world.start_host()
     child = await world.get(kind, name)
@@ -169,7 +169,7 @@ async def test_a_child_that_is_not_the_operators_is_named_and_not_touched(
 
 async def test_a_child_with_too_much_content_is_named_once(cluster: Cluster, api: KubernetesApi) -> None:
     """Not written again and again: another client owns what the operator does not hold."""
-    world = World(cluster, api)
+    world = AdoptionWorld(cluster, api)
     await world.reconcile()
     much = {"data": {f"key-{number}": "x" * 100 for number in range(CONTENT_MAX_BYTES // 100)}}
     for owners in (None, (await world.get(CONFIG_MAP))["metadata"]["ownerReferences"]):
@@ -183,7 +183,7 @@ async def test_a_child_with_too_much_content_is_named_once(cluster: Cluster, api
 
 
 async def test_a_job_of_the_same_name_without_an_owner_is_named(cluster: Cluster, api: KubernetesApi) -> None:
-    world = World(cluster, api, REPLAY)
+    world = AdoptionWorld(cluster, api, REPLAY)
     await world.reconcile()
     (job,) = (await api.list(JOB, world.namespace)).items
     for owners in (None, [OWNER | {"controller": True}]):
@@ -196,7 +196,7 @@ async def test_a_job_of_the_same_name_without_an_owner_is_named(cluster: Cluster
 async def test_the_probe_and_policies_without_an_owner_go_when_they_are_not_wanted(
     cluster: Cluster, api: KubernetesApi
 ) -> None:
-    world = World(cluster, api)
+    world = AdoptionWorld(cluster, api)
     await world.reconcile()
     host = await world.get(STATEFUL_SET)
     probe = restored(host)

@@ -54,7 +54,7 @@ class Answers:
         return {name: self.answer for name in addresses if self.answer}
 
 
-class World:
+class NodeWorld:
     """The namespace, and an operator that reconciles when it is asked."""
 
     def __init__(self, cluster: Cluster, api: KubernetesApi) -> None:
@@ -111,7 +111,7 @@ def local_cluster(*arguments: str) -> int:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[NodeWorld]:
     cluster = Cluster(LAYOUT, NETWORK)
     ran_before = cluster.runs()
     assert ran_before or local_cluster("up") == 0
@@ -128,7 +128,7 @@ async def world() -> AsyncIterator[World]:
         settings = client.Configuration()
         await config.load_kube_config(config_file=str(LAYOUT.kubeconfig), client_configuration=settings)
         async with client.ApiClient(settings) as connection:
-            yield World(cluster, KubernetesApi(connection))
+            yield NodeWorld(cluster, KubernetesApi(connection))
     finally:
         cluster.kubectl("delete", "node", NODE, "--ignore-not-found")
         cluster.kubectl("-n", NAMESPACE, "delete", "pods", "--all", "--force", "--grace-period=0")
@@ -139,7 +139,7 @@ async def world() -> AsyncIterator[World]:
             local_cluster("down")
 
 
-async def test_the_only_host_is_replaced_until_its_pod_has_ended(world: World) -> None:
+async def test_the_only_host_is_replaced_until_its_pod_has_ended(world: NodeWorld) -> None:
     spec = SPEC | {"scaling": {"mode": "Fixed", "replicas": 1}, "pods": NOWHERE}
     world.kubectl("apply", "-f", "-", stdin=json.dumps(event_consumer("orders", spec, NAMESPACE)))
     await world.stalled()
@@ -164,7 +164,7 @@ async def test_the_only_host_is_replaced_until_its_pod_has_ended(world: World) -
     assert await world.replicas() == 1
 
 
-async def test_a_driver_that_never_ends_does_not_stop_its_batch(world: World) -> None:
+async def test_a_driver_that_never_ends_does_not_stop_its_batch(world: NodeWorld) -> None:
     spark = SPARK["spark"] | {"driver": {"nodeSelector": NOWHERE["nodeSelector"]}, "retry": {"backoffSeconds": 0}}
     spec = SPEC | {"scaling": {"mode": "Fixed", "replicas": 1}, "pods": NOWHERE, "spark": spark}
     world.kubectl("apply", "-f", "-", stdin=json.dumps(event_consumer("orders", spec, NAMESPACE)))

@@ -57,7 +57,7 @@ def now() -> datetime:
 
 
 @dataclass
-class World:
+class LeaderWorld:
     """A hub, a sink, leases, and who measures them."""
 
     hub: TimedHub
@@ -85,7 +85,7 @@ class World:
         return View(list(self.hub.partitions), dict(self.leases))
 
     @classmethod
-    async def drained(cls, partitions: int, events: int) -> "World":
+    async def drained(cls, partitions: int, events: int) -> "LeaderWorld":
         """A hub with events in each partition, all of them in a file."""
         world = cls(TimedHub(partitions))
         for partition in world.hub.partitions:

@@ -51,7 +51,7 @@ def virtual_clock() -> float:
 
 
 @dataclass
-class Stage:
+class PumpWorld:
     """One partition's surroundings, and the pumps started on it."""
 
     hub: FakeHub = field(default_factory=FakeHub)
