@@ -1,6 +1,5 @@
 """Consumers for the auditor's tests, built blob by blob from the published layout and not by the product's writers."""
 
-import asyncio
 import hashlib
 import io
 import json
@@ -24,6 +23,7 @@ from eventconsumer_audit.read import Subject, audit
 from eventconsumer_host.source.hub import Hub
 from eventconsumer_host.source.schema import arrow_schema
 from eventconsumer_storage.blobs import BlobStore
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import FakeBlobStore
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,9 +57,9 @@ def broken(start: int, files_end: int) -> dict[str, Any]:
 class AuditedWorld:
     """A consumer under construction; the prefix is `p`, the leases are in a container of their own."""
 
-    files: BlobStore = field(default_factory=lambda: FakeBlobStore(clock))
-    leases: BlobStore = field(default_factory=lambda: FakeBlobStore(clock))
-    results: BlobStore = field(default_factory=lambda: FakeBlobStore(clock))
+    files: BlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
+    leases: BlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
+    results: BlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     era: str = ERA
     namespace: str = "shop"  # in the names of data files of the Capture layout
     batch_files: list[dict[str, Any]] = field(default_factory=list)
@@ -216,11 +216,6 @@ class AuditedWorld:
         own = resource or ResourceRef(**RESOURCE)
         outputs = Outputs("shop", lambda name: StoreContainer(self.results, name))
         return await audit(Subject(StoreContainer(self.files, "drained"), "p", leases, hub, own, outputs), deep=deep)
-
-
-def clock() -> float:
-    """The running loop's time."""
-    return asyncio.get_running_loop().time()
 
 
 def metadata(rows: Sequence[int], data: bytes, epoch: int, dropped: Sequence[int] = ()) -> dict[str, str]:

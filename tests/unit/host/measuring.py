@@ -19,10 +19,11 @@ from eventconsumer_host.lease.model import Checkpoint, Lease
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.sink.slots import Chain, Draft, EnqueuedRange
 from eventconsumer_host.source.hub import HubInfo, PartitionInfo
+from tests.support.clocks import virtual_clock
 from tests.support.confined import Here
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub
-from tests.unit.host.stage import CONFIG, virtual_clock
+from tests.unit.host.stage import CONFIG
 
 
 class TimedHub(FakeHub):

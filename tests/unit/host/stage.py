@@ -21,6 +21,7 @@ from eventconsumer_host.sink.formats import files_of
 from eventconsumer_host.sink.parquet import encode
 from eventconsumer_host.sink.slots import Chain
 from eventconsumer_host.source.hub import HubInfo
+from tests.support.clocks import virtual_clock
 from tests.support.confined import Here
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub, FakePartition
@@ -43,11 +44,6 @@ CONFIG: dict[str, Any] = {
     "batches": None,
     "drainSeconds": 10,
 }
-
-
-def virtual_clock() -> float:
-    """The loop's virtual time."""
-    return asyncio.get_running_loop().time()
 
 
 @dataclass

@@ -60,35 +60,27 @@ class Fake:
         return self.fake.partitions["0"].reader
 
     def produce(self, count: int) -> None:
-        """See `HubWorld`."""
         self.fake.partitions["0"].add(*[b"event"] * count)
 
     def retain_from(self, number: int) -> None:
-        """See `HubWorld`."""
         self.fake.partitions["0"].retain_from(number)
 
     def redeliver(self, number: int) -> None:
-        """See `HubWorld`."""
         self._reader().position = number - 1
 
     def start_early(self, events: int) -> None:
-        """See `HubWorld`."""
         self.fake.partitions["0"].early = events
 
     def drop(self) -> None:
-        """See `HubWorld`."""
         self._reader().broken = True
 
     def freeze(self) -> None:
-        """See `HubWorld`."""
         self._reader().frozen = True
 
     def recreate(self) -> None:
-        """See `HubWorld`."""
         self.fake.recreate()
 
     def grow(self) -> None:
-        """See `HubWorld`."""
         self.fake.add_partition()
 
 
@@ -102,36 +94,28 @@ class Emulated:
         self.hub = adapter(HubAccess(host, "orders", "$Default", text, transport=transport))
 
     def produce(self, count: int) -> None:
-        """See `HubWorld`."""
         for _ in range(count):
             self.admin.put_event("orders", "0", b"event")
 
     def retain_from(self, number: int) -> None:
-        """See `HubWorld`."""
         self.admin.move_retention("orders", "0", before=number)
 
     def redeliver(self, number: int) -> None:
-        """See `HubWorld`."""
         self.admin.redeliver(number, hub="orders", partition="0")
 
     def start_early(self, events: int) -> None:
-        """See `HubWorld`."""
         self.admin.start_early(events, hub="orders", partition="0")
 
     def drop(self) -> None:
-        """See `HubWorld`."""
         self.admin.drop_connections()
 
     def freeze(self) -> None:
-        """See `HubWorld`."""
         self.admin.freeze(hub="orders", partition="0")
 
     def recreate(self) -> None:
-        """See `HubWorld`."""
         self.admin.recreate_hub("orders")
 
     def grow(self) -> None:
-        """See `HubWorld`."""
         self.admin.add_partitions("orders", total=3)
 
 
@@ -146,35 +130,27 @@ class Peered:
         self.hub: Hub = AmqpHub(HubAccess("localhost", "orders", "$Default", text, transport=transport))
 
     def produce(self, count: int) -> None:
-        """See `HubWorld`."""
         self.peer.call("produce_mixed", count=count, **self.place)
 
     def retain_from(self, number: int) -> None:
-        """See `HubWorld`."""
         self.peer.call("retain_from", number=number, **self.place)
 
     def redeliver(self, number: int) -> None:
-        """See `HubWorld`."""
         self.peer.call("redeliver", number=number, **self.place)
 
     def start_early(self, events: int) -> None:
-        """See `HubWorld`."""
         self.peer.call("start_early", events=events, **self.place)
 
     def drop(self) -> None:
-        """See `HubWorld`."""
         self.peer.call("drop")
 
     def freeze(self) -> None:
-        """See `HubWorld`."""
         self.peer.call("freeze", **self.place)
 
     def recreate(self) -> None:
-        """See `HubWorld`."""
         self.peer.call("recreate", hub="orders")
 
     def grow(self) -> None:
-        """See `HubWorld`."""
         self.peer.call("grow", hub="orders")
 
 

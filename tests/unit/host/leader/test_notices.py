@@ -22,10 +22,10 @@ from eventconsumer_host.notice.message import NoticeMessage, Origin
 from eventconsumer_host.notice.pace import LONGEST_SECONDS
 from eventconsumer_host.sink.slots import Chain
 from eventconsumer_storage.errors import Damaged, StorageError
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.virtual import virtual
 from tests.unit.host.chains import NOON, draft, tombstone
-from tests.unit.host.stage import virtual_clock
 
 PARTITIONS = ("0", "1")
 BREAK = PartitionBreak(

@@ -25,10 +25,11 @@ from eventconsumer_host.prune.rules import OldFile, Standing, Window, choose, re
 from eventconsumer_host.sink.slots import Chain
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged, StorageError, Unavailable
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore, Fault
 from tests.support.fakes.hub import FakeHub
 from tests.support.fakes.virtual import virtual
-from tests.unit.audit.auditing import CHAIN, ERA, AuditedWorld, clock, fake, sample, table
+from tests.unit.audit.auditing import CHAIN, ERA, AuditedWorld, fake, sample, table
 from tests.unit.audit.deltatables import Table, metadata
 from tests.unit.host.fleets import Fleet, until
 from tests.unit.host.stage import CONFIG
@@ -39,8 +40,8 @@ CURSOR = "_notices.json"
 
 
 def now() -> datetime:
-    """The wall clock, which follows virtual time."""
-    return EPOCH + timedelta(seconds=clock())
+    """The wall virtual_clock, which follows virtual time."""
+    return EPOCH + timedelta(seconds=virtual_clock())
 
 
 @dataclass
@@ -375,7 +376,7 @@ async def until_killed(change: int, *, applied: bool) -> tuple[Keeper, bool]:
     """A step with a table until the host is killed at a change; and whether it was."""
     made = await registered()
     await made.register(100, 110, position=119, partition="1")
-    blobs = Mortal(clock)
+    blobs = Mortal(virtual_clock)
     blobs.blobs, blobs._version = fake(made.world.files).blobs, 10**6  # noqa: SLF001 - the same blobs
     keeper = Keeper(made.world, {"days": 1, "bytes": 10**9}, {"table": {}}, store=blobs)
     blobs.kill_at, blobs.applied = change, applied

@@ -29,11 +29,11 @@ from eventconsumer_host.leader.watermark import (
 from eventconsumer_host.sink.slots import EnqueuedRange, Slot
 from eventconsumer_host.source.hub import PartitionInfo
 from eventconsumer_storage.errors import Damaged, Unavailable
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.virtual import virtual
 from tests.unit.host.leader.test_batches import commit, manifest, planner, world_of
 from tests.unit.host.measuring import LeaderWorld, TimedHub, now
-from tests.unit.host.stage import virtual_clock
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)

@@ -15,10 +15,11 @@ from eventconsumer_host.lease.model import Checkpoint
 from eventconsumer_host.partition.pump import PumpEnd
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.errors import Unauthorized, Unavailable
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import Fault
 from tests.support.fakes.hub import CREATED, FakeHub, FakeSource
 from tests.support.fakes.virtual import virtual
-from tests.unit.host.stage import CONFIG, PumpWorld, eventually, virtual_clock
+from tests.unit.host.stage import CONFIG, PumpWorld, eventually
 
 SLOT = "p/segment=era/partition=0/from={:020d}.parquet"
 

@@ -24,8 +24,9 @@ from eventconsumer_host.partition.dependencies import WriteCheckpoint
 from eventconsumer_host.source.batch import EventBatch
 from eventconsumer_storage.errors import Conflict, Damaged
 from eventconsumer_tools.commands.accept import Accepting, Ends
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.virtual import virtual
-from tests.unit.host.stage import CONFIG, PumpWorld, Running, eventually, virtual_clock
+from tests.unit.host.stage import CONFIG, PumpWorld, Running, eventually
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 PARQUET = {"format": "Parquet", "layout": "SequenceNumber"}
