@@ -15,7 +15,8 @@ from eventconsumer_demo import run
 from eventhubs_emulator.admin_client import AdminClient
 from tests.chaos.schedule import Action, Fault, NoTarget, Undo
 from tests.chaos.stage import HOSTS, OPERATOR, CampaignStage, freeze, send
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, WRONG_KEY
+from tests.e2e.consumers import GOOD_NAMESPACE, GOOD_STORAGE
+from tests.e2e.test_bad_input import WRONG_KEY
 
 MOMENT = (0.0, 0.0)
 LEASE_SECONDS = (20.0, 45.0)  # a host's lease lasts 15 s

@@ -18,12 +18,11 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.wire.host_report import HostReport
-from eventconsumer_demo import run
 from eventconsumer_demo.cluster import Cluster
 from eventconsumer_demo.steps import DemoError
 from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.consumers import consumer, create_secrets, emulator_admin
 from tests.e2e.waiting import until
 from tests.support.podprocesses import processes
 from tests.support.readers import Readers
@@ -169,11 +168,9 @@ class HandoverStage:
 @pytest.fixture(scope="module")
 def stage(demo: Demo) -> Iterator[HandoverStage]:
     """A consumer of eight partitions with one host."""
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    with emulator_admin(demo.cluster) as admin:
         admin.create_hub(NAME, partitions=PARTITIONS)
-        demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-        demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+        create_secrets(demo.cluster, NAME)
         readers = Readers(lambda: admin.links(kind="reader", hub=NAME), PARTITIONS)
         publisher = Publisher(admin)
         readers.start()

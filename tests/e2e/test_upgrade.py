@@ -22,9 +22,8 @@ import pytest
 
 from eventconsumer_demo import run
 from eventconsumer_demo.cluster import Cluster
-from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import NAMESPACE, ROOT
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.consumers import consumer, create_secrets, emulator_admin
 from tests.e2e.test_handover import PARTITIONS, Publisher
 from tests.e2e.waiting import until
 from tests.support.previous import check_out, need_previous, previous
@@ -227,11 +226,9 @@ def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     tree = check_out(previous(), tmp_path_factory.mktemp("previous") / "tree")
     old = Release.build(tree)
     old.install(cluster)
-    with cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    with emulator_admin(cluster) as admin:
         admin.create_hub(NAME, partitions=PARTITIONS)
-        cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-        cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+        create_secrets(cluster, NAME)
         manifest = consumer(NAME)
         manifest["spec"]["scaling"]["replicas"] = HOSTS
         cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
