@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterator
 from typing import TypeVar
 
 import pytest
+import structlog
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -108,6 +109,14 @@ class _ByFixtures(LoadScopeScheduling):
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
     """The scheduler for `--dist loadscope`."""
     return _ByFixtures(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
+@pytest.fixture
+def logs_as_before() -> Iterator[None]:
+    """For tests of programs that silence logs for the whole process."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture(scope="session")

@@ -101,7 +101,7 @@ class Container:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._ended.wait(0.005):
+        while not self._ended.wait(0.02):
             tree = _tree(self.pid)
             used = sum(map(_anonymous, tree))
             self.peak = max(self.peak, used)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.attackers.outcome import Gained, Outcome, Refused
-from tests.support.httpservers import serving
+from tests.support.httpservers import Quiet, serving
 from tests.support.sparkimage import SparkImage
 
 # The names that the entrypoint leaves out are in contract/spark/test_entrypoint.py; here Java reads them.
@@ -50,15 +50,12 @@ class WebServer(ThreadingHTTPServer):
         self.readers: list[str] = []
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Quiet, BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 server.readers.append(self.path)
                 self.send_response(200)
                 self.end_headers()
                 self.wfile.write(document.encode())
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Nothing."""
 
         super().__init__(("127.0.0.1", 0), Handler)
 

@@ -21,7 +21,7 @@ from tests.attackers.outcome import Gained, Outcome, Refused
 from tests.integration.spark.drained import DrainedBatch, host_name
 from tests.integration.spark.drivers import EXAMPLE, fetch_jars, start_options
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
-from tests.support.httpservers import serving
+from tests.support.httpservers import Quiet, serving
 from tests.support.sparkimage import SparkImage, hosts
 
 pytestmark = pytest.mark.long  # contract/spark/test_log.py has what the configuration makes of each secret
@@ -132,13 +132,10 @@ class Refusing(ThreadingHTTPServer):
         self.credentials: set[str | None] = set()
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Quiet, BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 server.credentials.add(self.headers["Authorization"])
                 self.send_error(403)
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Nothing."""
 
         super().__init__(("127.0.0.1", 0), Handler)
 

@@ -2,16 +2,14 @@
 
 import contextlib
 import functools
+import io
 import itertools
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
@@ -21,6 +19,7 @@ from eventconsumer_cli.kube.client import KubernetesCluster
 from eventconsumer_cli.kube.kinds import CLUSTER_ROLE, DEPLOYMENT, EVENT_CONSUMER, NAMESPACE, STATEFUL_SET
 from eventconsumer_cli.kube.kubeconfig import connect
 from eventconsumer_cli.kube.releases import ANNOTATION, SERVES, SERVES_ALL
+from eventconsumer_cli.main import main
 from tests.attackers.outcome import Gained, Outcome, Refused
 from tests.contract.operator.conftest import Cluster, rendered_chart, start_cluster
 from tests.support.apiserver import ADMIN
@@ -90,19 +89,15 @@ class Shop:
         """The cluster, for a user."""
         return _connected(self.cluster.server.kubeconfig(user))
 
-    def plugin(self, user: str, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run the plugin as a user."""
-        program = Path(sys.executable).parent / "kubectl-eventconsumer"
+    def plugin(self, user: str, *words: str) -> str:
+        """What the plugin prints for a user; in this process: a program of its own takes seconds to start."""
         access = ("-n", self.namespace, "--kubeconfig", str(self.cluster.server.kubeconfig(user)))
-        return subprocess.run(
-            [program, *words, *access],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=HANG_SECONDS,
-            env=os.environ | {"COLUMNS": "400"},
-        )
+        out = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(out):
+            patch.setenv("COLUMNS", "400")
+            patch.setattr("sys.stdin", io.StringIO())
+            main([*words, *access])
+        return out.getvalue()
 
     def bind(self, user: str, *roles: str, namespace: str = "") -> None:
         """Bind ClusterRoles to a user, in a namespace or for all."""
@@ -128,7 +123,8 @@ class Shop:
 def shop(cluster: Cluster) -> Shop:
     """With users, and a release installed by the chart in namespace operator-system."""
     namespace, elsewhere = (f"{name}-{next(_numbers)}" for name in ("shop", "elsewhere"))
-    text = rendered_chart(f"watchNamespaces={{{namespace}}},fleetKey.create=false")
+    text = rendered_chart("watchNamespaces={served-namespace},fleetKey.create=false")
+    text = text.replace("served-namespace", namespace)
     made = Shop(cluster, namespace, elsewhere)
     for name in (namespace, elsewhere):
         made.of().create(NAMESPACE, {"metadata": {"name": name}})
@@ -177,17 +173,17 @@ def take_over(shop: Shop, user: str, *command: str) -> Outcome:
     changed = {"spec": {"template": {"spec": {"containers": [each | {"image": EVIL} for each in hosts]}}}}
     attempt(attacker.merge, STATEFUL_SET, shop.namespace, "orders-host", changed)
     with kubelet(shop.of(), shop.namespace) as started:
-        ran = shop.plugin(user, *command)
+        printed = shop.plugin(user, *command)
     for pod in started:
         spec = pod["spec"]
         if EVIL in {each["image"] for each in spec["containers"]}:
             secrets = sorted(each["secret"]["secretName"] for each in spec["volumes"] if "secret" in each)
             account = spec.get("serviceAccountName")
             return Gained(f"a pod of {EVIL} in {shop.namespace} as {account} with Secrets {', '.join(secrets)}")
-    if EVIL in ran.stdout:
-        return Gained(f"the place of the operator: {next(line for line in ran.stdout.splitlines() if EVIL in line)}")
+    if EVIL in printed:
+        return Gained(f"the place of the operator: {next(line for line in printed.splitlines() if EVIL in line)}")
     images = {each["image"] for pod in started for each in pod["spec"]["containers"]}
-    return Refused(f"pods of {', '.join(images) or 'no image'}: {ran.stderr}{ran.stdout}")
+    return Refused(f"pods of {', '.join(images) or 'no image'}: {printed}")
 
 
 @pytest.mark.parametrize("user", [SUPPORTER, pytest.param(VICTIM, marks=pytest.mark.long)])

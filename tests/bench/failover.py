@@ -143,7 +143,7 @@ class Row:
 
 
 @dataclass
-class Stage:
+class FailoverStage:
     """A consumer at work."""
 
     orders: Consumer
@@ -195,7 +195,7 @@ def stage(
     *,
     told: bool,
     roll: Mapping[str, int] = ROLL,
-) -> Iterator[Stage]:
+) -> Iterator[FailoverStage]:
     """A hub with publishers; at its end, everything published must be in files exactly once."""
     emulator, azurite = servers
     emulator.admin.create_hub(name, partitions=partitions)
@@ -212,7 +212,7 @@ def stage(
         if operator:
             operator.start()
         try:
-            yield Stage(orders, readers, operator, lease, partitions)
+            yield FailoverStage(orders, readers, operator, lease, partitions)
             publisher.end()
             if operator:
                 operator.end()
@@ -232,7 +232,7 @@ def stage(
             emulator.admin.delete_hub(name)
 
 
-def killed(stage: Stage) -> Row:
+def killed(stage: FailoverStage) -> Row:
     """One of two hosts is killed."""
     stage.want(2)
     hosts = stage.hosts(0, 2)
@@ -240,7 +240,7 @@ def killed(stage: Stage) -> Row:
     return stage.measure("SIGKILL, one of 2 hosts", hosts[0].kill, lambda: hosts[1:])
 
 
-def restarted(stage: Stage) -> Row:
+def restarted(stage: FailoverStage) -> Row:
     """One of two hosts is killed, and another pod comes in its place."""
     stage.want(2)
     hosts = stage.hosts(0, 2)
@@ -253,7 +253,7 @@ def restarted(stage: Stage) -> Row:
     return stage.measure("SIGKILL, one of 2 hosts, new pod at once", act, lambda: hosts)
 
 
-def reduced(stage: Stage, before: int, after: int) -> Row:
+def reduced(stage: FailoverStage, before: int, after: int) -> Row:
     """Some hosts are told to stop; where there is an operator, after they handed over."""
     stage.want(before)
     hosts = stage.hosts(0, before)
@@ -269,17 +269,17 @@ def reduced(stage: Stage, before: int, after: int) -> Row:
     return stage.measure(f"{before} -> {after} hosts", act, lambda: hosts[:after])
 
 
-def stopped(stage: Stage) -> Row:
+def stopped(stage: FailoverStage) -> Row:
     """One of two hosts leaves."""
     return reduced(stage, 2, 1)
 
 
-def taken(stage: Stage) -> Row:
+def taken(stage: FailoverStage) -> Row:
     """Six of eight hosts leave."""
     return reduced(stage, 8, 2)
 
 
-def added(stage: Stage) -> Row:
+def added(stage: FailoverStage) -> Row:
     """A second host comes."""
     stage.want(1)
     hosts = stage.hosts(0, 1)
@@ -292,7 +292,9 @@ def added(stage: Stage) -> Row:
     return stage.measure("1 -> 2 hosts", act, lambda: hosts)
 
 
-RUNS: dict[str, tuple[Callable[[Stage], Row], int, int, bool]] = {  # name -> what, lease seconds, partitions, told
+RUNS: dict[
+    str, tuple[Callable[[FailoverStage], Row], int, int, bool]
+] = {  # name -> what, lease seconds, partitions, told
     "kill-15": (killed, 15, 32, False),
     "kill-30": (killed, 30, 32, False),
     "restart-30": (restarted, 30, 32, False),

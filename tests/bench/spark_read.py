@@ -77,7 +77,7 @@ class LocalFolder(AbfsFolder):
 
 
 @dataclass(frozen=True)
-class Place:
+class StorageRoot:
     """A storage: its name, its root as Spark names it, and how to put a file there."""
 
     name: str
@@ -209,7 +209,7 @@ class Taken:
     cpu: float
 
 
-def measure(spark: SparkSession, place: Place, rows: int, options: argparse.Namespace) -> None:
+def measure(spark: SparkSession, place: StorageRoot, rows: int, options: argparse.Namespace) -> None:
     """Run each way over the same files, and print one line for it."""
     each = rows // options.files
     files, typed = (
@@ -259,12 +259,12 @@ def timed(spark: SparkSession, run: Callable[[], Any]) -> Taken:
 
 
 @contextmanager
-def place_named(name: str, azurite: AzuriteProcess, scratch: Path) -> Iterator[Place]:
+def place_named(name: str, azurite: AzuriteProcess, scratch: Path) -> Iterator[StorageRoot]:
     """An empty storage: `local` or `azurite`."""
     if name == "azurite":
         with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
             container = service.create_container("bench")
-            yield Place(name, live.folder("bench", azurite), container.upload_blob)
+            yield StorageRoot(name, live.folder("bench", azurite), container.upload_blob)
             container.delete_container()
         return
     folder = scratch / "bench"
@@ -273,7 +273,7 @@ def place_named(name: str, azurite: AzuriteProcess, scratch: Path) -> Iterator[P
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
 
-    yield Place(name, LocalFolder("file", "", "", str(folder)), put)
+    yield StorageRoot(name, LocalFolder("file", "", "", str(folder)), put)
     shutil.rmtree(folder)
 
 

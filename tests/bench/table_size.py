@@ -33,7 +33,7 @@ from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from eventconsumer_storage.confined.reader import Reader
 from tests.bench.machine import peak_mib, resident_mib
 from tests.support.azurite import AzuriteProcess
-from tests.unit.audit.auditing import ERA, World
+from tests.unit.audit.auditing import ERA, AuditedWorld
 
 PARTITIONS = 32
 PREFIX, CHAIN = "p", "chain"
@@ -85,7 +85,7 @@ async def _prepare(connection: str, container: str, files: int) -> None:
     data, ends = content(files)
     await store.put(f"{PREFIX}/_delta_log/{delta.checkpoint_name(0)}", data)
     print(f"{files:,} files: the checkpoint has {len(data) / 1e6:.1f} MB")
-    world = World(files=store)
+    world = AuditedWorld(files=store)
     await world.begin(**{f"p{number}": 0 for number in range(PARTITIONS)})
     for number, end in enumerate(ends):
         await world.file(str(number), end, range(end, end + 2))

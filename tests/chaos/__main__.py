@@ -40,7 +40,7 @@ from tests.chaos.load import POLL_SECONDS, STATUS_SECONDS, Load, States, Unread,
 from tests.chaos.logs import Logs
 from tests.chaos.report import Report
 from tests.chaos.schedule import Fault, schedule
-from tests.chaos.stage import OPERATOR, Options, Stage, demo_cluster
+from tests.chaos.stage import OPERATOR, CampaignStage, Options, demo_cluster
 from tests.chaos.verifier import Filed, Verdict, bodies_of_table, compare, drained_files, read_file
 
 START_SECONDS = 180.0  # until both consumers are ready
@@ -56,7 +56,7 @@ def tell(line: str) -> None:
 class Observation:
     """Load and observations of a stage."""
 
-    def __init__(self, stage: Stage, rate: float, clock: Callable[[], float]) -> None:
+    def __init__(self, stage: CampaignStage, rate: float, clock: Callable[[], float]) -> None:
         self.stage = stage
         self.clock = clock
         self.unread, self.states = Unread(), States()
@@ -128,7 +128,9 @@ def _reached(time: str | None, wanted: datetime) -> bool:
     return time is not None and datetime.fromisoformat(time) >= wanted
 
 
-def settle(stage: Stage, loads: dict[str, Load], wait: Callable[[float], bool]) -> tuple[dict[str, float], list[str]]:
+def settle(
+    stage: CampaignStage, loads: dict[str, Load], wait: Callable[[float], bool]
+) -> tuple[dict[str, float], list[str]]:
     """Wait until everything is processed; returns seconds by consumer, and problems."""
     began, ended = time.monotonic(), datetime.now(UTC)
     settled: dict[str, float] = {}
@@ -154,7 +156,7 @@ def settle(stage: Stage, loads: dict[str, Load], wait: Callable[[float], bool]) 
             return settled, ["ended by hand before everything was processed"]
 
 
-def verify(stage: Stage, loads: dict[str, Load]) -> tuple[list[Verdict], tuple[float, str]]:
+def verify(stage: CampaignStage, loads: dict[str, Load]) -> tuple[list[Verdict], tuple[float, str]]:
     """Read all files and tables, and compare; also the longest time from arrival to file."""
     storage = {
         "account_name": run.ACCOUNT,
@@ -179,7 +181,7 @@ def verify(stage: Stage, loads: dict[str, Load]) -> tuple[list[Verdict], tuple[f
     return verdicts, (slowest.seconds, slowest.name)
 
 
-def audit(stage: Stage, name: str) -> tuple[str, list[str]]:
+def audit(stage: CampaignStage, name: str) -> tuple[str, list[str]]:
     """The last line of a consumer's audit, and problems."""
     command = ("exec", f"{name}-host-0", "--", "eventconsumer", "audit", "--deep", "--hub")
     try:
@@ -211,7 +213,7 @@ def listing() -> str:
     return "\n".join(rows)
 
 
-def ready(stage: Stage, wait: Callable[[float], bool]) -> None:
+def ready(stage: CampaignStage, wait: Callable[[float], bool]) -> None:
     """Wait until all partitions of both consumers are read.
 
     Raises:
@@ -246,7 +248,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def perform(stage: Stage, options: argparse.Namespace, command: str, wait: Callable[[float], bool]) -> Report:
+def perform(stage: CampaignStage, options: argparse.Namespace, command: str, wait: Callable[[float], bool]) -> Report:
     """Run the campaign on an open stage."""
     faults, duration = chosen(options.only), options.minutes * 60
     ready(stage, wait)
@@ -318,7 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stopped.set()
 
     cluster = demo_cluster()
-    stage = Stage.of(
+    stage = CampaignStage.of(
         cluster,
         f"chaos-{int(time.time()) % 0x100000:05x}",
         Options(options.idle_timeout, options.in_flight, options.launcher),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tests.chaos.schedule import Action, NoTarget, Undo
 
 if TYPE_CHECKING:
-    from tests.chaos.stage import Stage
+    from tests.chaos.stage import CampaignStage
 
 UNDO_PATIENCE_SECONDS = 180.0  # an undo waits for parts that other faults disturb
 RETRY_SECONDS = 2.0
@@ -66,7 +66,7 @@ class Campaign:
         outcomes: All actions so far.
     """
 
-    stage: Stage
+    stage: CampaignStage
     clock: Callable[[], float]
     wait: Callable[[float], bool]
     sleep: Callable[[float], None]

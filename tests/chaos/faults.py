@@ -14,8 +14,9 @@ from collections.abc import Callable
 from eventconsumer_demo import run
 from eventhubs_emulator.admin_client import AdminClient
 from tests.chaos.schedule import Action, Fault, NoTarget, Undo
-from tests.chaos.stage import HOSTS, OPERATOR, Stage, freeze, send
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, WRONG_KEY
+from tests.chaos.stage import HOSTS, OPERATOR, CampaignStage, freeze, send
+from tests.e2e.consumers import GOOD_NAMESPACE, GOOD_STORAGE
+from tests.e2e.test_bad_input import WRONG_KEY
 
 MOMENT = (0.0, 0.0)
 LEASE_SECONDS = (20.0, 45.0)  # a host's lease lasts 15 s
@@ -26,44 +27,44 @@ PLANE_SECONDS = (10.0, 40.0)  # a node is tainted after 40 s without a report, i
 SPEC_SECONDS = (10.0, 40.0)
 MAX_PARTITIONS = 16
 
-Act = Callable[[Stage, Action], Undo | None]
-Find = Callable[[Stage, Action], str]
+Act = Callable[[CampaignStage, Action], Undo | None]
+Find = Callable[[CampaignStage, Action], str]
 
 
 # Targets
 
 
-def host(stage: Stage, action: Action) -> str:
+def host(stage: CampaignStage, action: Action) -> str:
     """A host pod."""
     return action.choose(stage.pods(action.consumer, "host"))
 
 
-def leader(stage: Stage, action: Action) -> str:
+def leader(stage: CampaignStage, action: Action) -> str:
     """The pod of the leading host."""
     return stage.leader(action.consumer)
 
 
-def driver(stage: Stage, action: Action) -> str:
+def driver(stage: CampaignStage, action: Action) -> str:
     """A driver pod."""
     return action.choose(stage.pods(action.consumer, "spark"))
 
 
-def operator(stage: Stage, action: Action) -> str:
+def operator(stage: CampaignStage, action: Action) -> str:
     """A pod of the operator."""
     return action.choose(stage.operators())
 
 
-def azurite(stage: Stage, _: Action) -> str:
+def azurite(stage: CampaignStage, _: Action) -> str:
     """The pod of Azurite."""
     return stage.stand_in(run.BLOB_NAMESPACE, "azurite")
 
 
-def emulator(stage: Stage, _: Action) -> str:
+def emulator(stage: CampaignStage, _: Action) -> str:
     """The pod of the Event Hubs emulator."""
     return stage.stand_in(run.HUB_NAMESPACE, "eventhubs-emulator")
 
 
-def partition(stage: Stage, action: Action) -> str:
+def partition(stage: CampaignStage, action: Action) -> str:
     """A partition of the consumer's hub."""
     return action.choose([str(number) for number in range(stage.partitions[action.consumer])])
 
@@ -74,7 +75,7 @@ def partition(stage: Stage, action: Action) -> str:
 def killed(find: Find) -> Act:
     """SIGKILL of a pod's processes."""
 
-    def act(stage: Stage, action: Action) -> None:
+    def act(stage: CampaignStage, action: Action) -> None:
         send(stage.pod_processes(find(stage, action)), signal.SIGKILL)
 
     return act
@@ -83,7 +84,7 @@ def killed(find: Find) -> Act:
 def ended(find: Find) -> Act:
     """SIGTERM of a pod's processes: an orderly end without a deletion."""
 
-    def act(stage: Stage, action: Action) -> None:
+    def act(stage: CampaignStage, action: Action) -> None:
         send(stage.pod_processes(find(stage, action)), signal.SIGTERM)
 
     return act
@@ -92,7 +93,7 @@ def ended(find: Find) -> Act:
 def frozen(find: Find) -> Act:
     """SIGSTOP of a pod's processes, then SIGCONT."""
 
-    def act(stage: Stage, action: Action) -> Undo:
+    def act(stage: CampaignStage, action: Action) -> Undo:
         return freeze(stage.pod_processes(find(stage, action)))
 
     return act
@@ -101,7 +102,7 @@ def frozen(find: Find) -> Act:
 def deleted(find: Find, *options: str) -> Act:
     """Deletion of a pod."""
 
-    def act(stage: Stage, action: Action) -> None:
+    def act(stage: CampaignStage, action: Action) -> None:
         stage.delete("pod", find(stage, action), *options)
 
     return act
@@ -110,7 +111,7 @@ def deleted(find: Find, *options: str) -> Act:
 FORCE = ("--grace-period=0", "--force")
 
 
-def evicted(stage: Stage, action: Action) -> None:
+def evicted(stage: CampaignStage, action: Action) -> None:
     """Eviction of a host, as `kubectl drain` does."""
     pod, namespace = host(stage, action), stage.cluster.namespace
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
@@ -118,7 +119,7 @@ def evicted(stage: Stage, action: Action) -> None:
     stage.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
 
 
-def all_hosts_killed(stage: Stage, action: Action) -> None:
+def all_hosts_killed(stage: CampaignStage, action: Action) -> None:
     """SIGKILL of all hosts of a consumer at once."""
     pods = stage.pods(action.consumer, "host")
     action.choose(pods)
@@ -129,25 +130,25 @@ def all_hosts_killed(stage: Stage, action: Action) -> None:
 def stateful_set_deleted(*options: str) -> Act:
     """Deletion of the StatefulSet of the hosts."""
 
-    def act(stage: Stage, action: Action) -> None:
+    def act(stage: CampaignStage, action: Action) -> None:
         stage.delete("statefulset", f"{action.consumer}-host", *options)
 
     return act
 
 
-def job_deleted(stage: Stage, action: Action) -> None:
+def job_deleted(stage: CampaignStage, action: Action) -> None:
     """Deletion of the Job of a running driver."""
     owners = stage.get("pod", driver(stage, action))["metadata"].get("ownerReferences", [])
     jobs = [owner["name"] for owner in owners if owner["kind"] == "Job"]
     stage.delete("job", action.choose(jobs))
 
 
-def operator_absent(stage: Stage, _: Action) -> None:
+def operator_absent(stage: CampaignStage, _: Action) -> None:
     """The operator scaled to 0."""
     stage.kubectl("scale", "deployment", OPERATOR, "--replicas=0")
 
 
-def operator_present(stage: Stage, _: Action) -> None:
+def operator_present(stage: CampaignStage, _: Action) -> None:
     """The operator scaled to 1."""
     stage.kubectl("scale", "deployment", OPERATOR, "--replicas=1")
 
@@ -160,7 +161,7 @@ Inject = Callable[[AdminClient, str, str], object]  # with the names of a hub an
 def hub(inject: Inject, *, detach: bool = False) -> Act:
     """A fault of the emulator; `detach`: all links of the hub are opened again, so that it meets them."""
 
-    def act(stage: Stage, action: Action) -> None:
+    def act(stage: CampaignStage, action: Action) -> None:
         inject(stage.admin, action.consumer, partition(stage, action))
         if detach:
             stage.admin.detach(hub=action.consumer)
@@ -168,7 +169,7 @@ def hub(inject: Inject, *, detach: bool = False) -> Act:
     return act
 
 
-def hub_cleared(stage: Stage, _: Action) -> None:
+def hub_cleared(stage: CampaignStage, _: Action) -> None:
     """The end of all lasting faults of the emulator."""
     stage.admin.clear_faults()
 
@@ -197,27 +198,27 @@ def tokens_unanswered(admin: AdminClient, _: str, __: str) -> None:
     admin.drop_connections()
 
 
-def redelivered(stage: Stage, action: Action) -> None:
+def redelivered(stage: CampaignStage, action: Action) -> None:
     """A reader gets events of before again."""
     number = partition(stage, action)
     start = max(0, stage.storage.drained_until(action.consumer, number) - 100)
     stage.admin.redeliver(start, hub=action.consumer, partition=number)
 
 
-def retention_passed(stage: Stage, action: Action) -> None:
+def retention_passed(stage: CampaignStage, action: Action) -> None:
     """The hub deletes events that are in files."""
     number = partition(stage, action)
     stage.admin.move_retention(action.consumer, number, before=stage.storage.drained_until(action.consumer, number))
 
 
-def compacted(stage: Stage, action: Action) -> None:
+def compacted(stage: CampaignStage, action: Action) -> None:
     """Log compaction removes events that are in files."""
     number = partition(stage, action)
     end = stage.storage.drained_until(action.consumer, number)
     stage.admin.compact(action.consumer, number, range(max(0, end - 200), end, 2))
 
 
-def partitions_grown(stage: Stage, action: Action) -> None:
+def partitions_grown(stage: CampaignStage, action: Action) -> None:
     """The hub gets another partition."""
     total = stage.partitions[action.consumer] + 1
     if total > MAX_PARTITIONS:
@@ -238,7 +239,7 @@ ALL_PORTS = ()
 def cut(find: Find, rule: tuple[str, ...]) -> Act:
     """Packets of a pod are dropped."""
 
-    def act(stage: Stage, action: Action) -> Undo:
+    def act(stage: CampaignStage, action: Action) -> Undo:
         return stage.drop_packets(find(stage, action), rule)
 
     return act
@@ -247,17 +248,17 @@ def cut(find: Find, rule: tuple[str, ...]) -> Act:
 # Storage
 
 
-def lease_broken(stage: Stage, action: Action) -> None:
+def lease_broken(stage: CampaignStage, action: Action) -> None:
     """The lease of a partition is broken by hand."""
     stage.storage.break_lease(stage.storage.leases, action.choose(stage.storage.lease_blobs(action.consumer)))
 
 
-def leader_lease_broken(stage: Stage, action: Action) -> None:
+def leader_lease_broken(stage: CampaignStage, action: Action) -> None:
     """The lease of the leading host is broken by hand."""
     stage.storage.break_lease(stage.storage.sink, f"{action.consumer}/_leader")
 
 
-def lease_blob_deleted(stage: Stage, action: Action) -> None:
+def lease_blob_deleted(stage: CampaignStage, action: Action) -> None:
     """The lease blob of a partition is deleted by hand."""
     stage.storage.delete_lease_blob(action.choose(stage.storage.lease_blobs(action.consumer)))
 
@@ -268,7 +269,7 @@ def lease_blob_deleted(stage: Stage, action: Action) -> None:
 def component_killed(name: str) -> Act:
     """SIGKILL of a component of the cluster."""
 
-    def act(stage: Stage, _: Action) -> None:
+    def act(stage: CampaignStage, _: Action) -> None:
         send([stage.component(name)], signal.SIGKILL)
 
     return act
@@ -277,7 +278,7 @@ def component_killed(name: str) -> Act:
 def component_frozen(name: str) -> Act:
     """SIGSTOP of a component of the cluster, then SIGCONT; components that ended meanwhile are started again."""
 
-    def act(stage: Stage, _: Action) -> Undo:
+    def act(stage: CampaignStage, _: Action) -> Undo:
         thaw = freeze([stage.component(name)])
 
         def undo() -> None:
@@ -289,7 +290,7 @@ def component_frozen(name: str) -> Act:
     return act
 
 
-def repaired(stage: Stage, _: Action) -> None:
+def repaired(stage: CampaignStage, _: Action) -> None:
     """All components run again, by the cluster's own means."""
     stage.repair()
 
@@ -300,54 +301,54 @@ def repaired(stage: Stage, _: Action) -> None:
 def patched(**spec: object) -> Act:
     """A change of the spec."""
 
-    def act(stage: Stage, action: Action) -> None:
+    def act(stage: CampaignStage, action: Action) -> None:
         stage.patch(action.consumer, spec)
 
     return act
 
 
-def scaled(stage: Stage, action: Action) -> None:
+def scaled(stage: CampaignStage, action: Action) -> None:
     """Another number of hosts."""
     stage.patch(action.consumer, {"scaling": {"replicas": action.choose([1, HOSTS + 1, HOSTS + 2])}})
 
 
-def resource_deleted(stage: Stage, action: Action) -> None:
+def resource_deleted(stage: CampaignStage, action: Action) -> None:
     """The resource is deleted."""
     stage.delete("eventconsumer", action.consumer)
 
 
-def resource_applied(stage: Stage, action: Action) -> None:
+def resource_applied(stage: CampaignStage, action: Action) -> None:
     """The resource is as at the start of the campaign, whether it was changed or deleted."""
     stage.apply(action.consumer)
     stage.patch(action.consumer, {"suspend": False})  # `apply` keeps fields that it did not set
 
 
-def hub_key_regenerated(stage: Stage, action: Action) -> None:
+def hub_key_regenerated(stage: CampaignStage, action: Action) -> None:
     """The hub's key is regenerated; the Secret follows later."""
     stage.regenerate_hub_key(action.consumer, f"key-{action.number}")
 
 
-def hub_secret_wrong(stage: Stage, action: Action) -> None:
+def hub_secret_wrong(stage: CampaignStage, action: Action) -> None:
     """The Secret of the hub has a wrong key."""
     stage.secret(action.consumer, "hub", GOOD_NAMESPACE.replace(run.HUB_KEY, WRONG_KEY))
 
 
-def hub_secret_valid(stage: Stage, action: Action) -> None:
+def hub_secret_valid(stage: CampaignStage, action: Action) -> None:
     """The Secret of the hub has the present key."""
     stage.secret(action.consumer, "hub", stage.hub_connection_string(action.consumer))
 
 
-def storage_secret_wrong(stage: Stage, action: Action) -> None:
+def storage_secret_wrong(stage: CampaignStage, action: Action) -> None:
     """The Secret of the storage has a wrong key."""
     stage.secret(action.consumer, "storage", GOOD_STORAGE.replace(run.STORAGE_KEY, WRONG_KEY))
 
 
-def storage_secret_deleted(stage: Stage, action: Action) -> None:
+def storage_secret_deleted(stage: CampaignStage, action: Action) -> None:
     """The Secret of the storage is deleted."""
     stage.delete("secret", f"{action.consumer}-storage")
 
 
-def storage_secret_valid(stage: Stage, action: Action) -> None:
+def storage_secret_valid(stage: CampaignStage, action: Action) -> None:
     """The Secret of the storage has the right key."""
     stage.secret(action.consumer, "storage", GOOD_STORAGE)
 
@@ -377,7 +378,7 @@ def of_hub(name: str, act: Act, seconds: tuple[float, float] = SHORT_SECONDS) ->
     return Fault(name, HUB_PART, act, hub_cleared, seconds)
 
 
-def of_plane(name: str, act: Act, undo: Callable[[Stage, Action], None] | None = None) -> Fault:
+def of_plane(name: str, act: Act, undo: Callable[[CampaignStage, Action], None] | None = None) -> Fault:
     """A fault of a component of the cluster."""
     return Fault(name, PLANE_PART, act, undo, PLANE_SECONDS, 0.7)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from tests.chaos.stage import Stage
+    from tests.chaos.stage import CampaignStage
 
 PAUSE_SECONDS = (8.0, 20.0)  # between two actions
 
@@ -34,8 +34,8 @@ class Fault:
 
     name: str
     part: str
-    act: Callable[[Stage, Action], Undo | None]
-    undo: Callable[[Stage, Action], None] | None = None
+    act: Callable[[CampaignStage, Action], Undo | None]
+    undo: Callable[[CampaignStage, Action], None] | None = None
     seconds: tuple[float, float] = (0.0, 0.0)
     weight: float = 1.0
 

@@ -32,7 +32,7 @@ from local_cluster.procfs import Identity
 from tests.chaos.schedule import NoTarget, Undo
 from tests.chaos.storage import Storage
 from tests.e2e.conftest import NAMESPACE, ROOT
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.consumers import GOOD_NAMESPACE, consumer, create_secrets
 from tests.support.podprocesses import processes
 
 PARTITIONS = 6
@@ -99,7 +99,7 @@ def demo_cluster() -> Cluster:
 
 
 @dataclass
-class Stage:
+class CampaignStage:
     """The consumers of a campaign, and what a fault needs.
 
     Attributes:
@@ -129,7 +129,7 @@ class Stage:
         self.partitions = dict.fromkeys(names, PARTITIONS)
 
     @classmethod
-    def of(cls, cluster: Cluster, name: str, options: Options) -> Stage:
+    def of(cls, cluster: Cluster, name: str, options: Options) -> CampaignStage:
         """The stage of a campaign in the demo's cluster.
 
         Raises:
@@ -162,8 +162,7 @@ class Stage:
         self.admin.clear_faults()
         for name, manifest in self.manifests.items():
             self.admin.create_hub(name, partitions=PARTITIONS)
-            self.cluster.secret(f"{name}-hub", connectionString=GOOD_NAMESPACE)
-            self.cluster.secret(f"{name}-storage", connectionString=GOOD_STORAGE)
+            create_secrets(self.cluster, name)
             self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
     def close(self) -> None:

@@ -14,11 +14,12 @@ from azure.storage.blob.aio import BlobLeaseClient, BlobServiceClient
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.lease_time import boottime
+from tests.support.clocks import ManualClock
 from tests.support.fakes.blobs import FakeBlobStore
 
 
 @dataclass
-class World:
+class ContainerWorld:
     """A container and its time."""
 
     blobs: BlobStore
@@ -30,21 +31,11 @@ class World:
     delete_blob: Callable[[str], Awaitable[None]]  # likewise, whoever leases it
 
 
-class _Time:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-
 @pytest.fixture(params=["fake", "hierarchical", "azurite"])
-async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[ContainerWorld]:
     """The fake in both forms, then Azurite."""
     if request.param != "azurite":
-        time = _Time()
+        time = ManualClock()
         fake = FakeBlobStore(time, hierarchical=request.param == "hierarchical")
 
         async def break_fake(name: str, seconds: int) -> None:
@@ -56,7 +47,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
         async def delete_blob_fake(blob: str) -> None:
             fake.delete(blob)
 
-        yield World(fake, time, time.sleep, fake, break_fake, delete_fake, delete_blob_fake)
+        yield ContainerWorld(fake, time, time.pause, fake, break_fake, delete_fake, delete_blob_fake)
         return
     azurite: Any = request.getfixturevalue("azurite")
     name = azurite.container()
@@ -83,7 +74,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
             await break_real(blob, 0)
         await client.delete_blob()
 
-    yield World(stores[0], boottime, asyncio.sleep, stores[1], break_real, delete_real, delete_blob_real)
+    yield ContainerWorld(stores[0], boottime, asyncio.sleep, stores[1], break_real, delete_real, delete_blob_real)
     for store in stores:
         await store.close()
     await admin.close()

@@ -12,9 +12,8 @@ from deltalake import DeltaTable
 
 from eventconsumer_demo import run
 from eventconsumer_demo.steps import DemoError
-from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import ROOT, Demo
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, create_hub
+from tests.e2e.consumers import consumer, create_hub, create_secrets, emulator_admin
 from tests.e2e.waiting import condition, until
 
 PARTITIONS = 2  # as `create_hub` makes them
@@ -49,8 +48,7 @@ class SparkShop:
         self._before: set[str] = set()  # pods of batches that are done, though some may still run
         if not self.hub_exists():
             create_hub(demo, name)
-        self.cluster.secret(f"{name}-hub", connectionString=GOOD_NAMESPACE)
-        self.cluster.secret(f"{name}-storage", connectionString=GOOD_STORAGE)
+        create_secrets(self.cluster, name)
         self.apply()
 
     def apply(self, **spark: Any) -> None:
@@ -73,14 +71,13 @@ class SparkShop:
 
     def hub_exists(self) -> bool:
         """Whether an earlier consumer of this name has created the hub."""
-        with self.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-            return self.name in {hub["name"] for hub in AdminClient(f"http://127.0.0.1:{port}").hubs()}
+        with emulator_admin(self.cluster) as admin:
+            return self.name in {hub["name"] for hub in admin.hubs()}
 
     def publish(self) -> None:
         """Publish a wave of events, with consecutive numbers."""
         self._before = {pod["metadata"]["name"] for pod in self.pods()}
-        with self.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-            admin = AdminClient(f"http://127.0.0.1:{port}")
+        with emulator_admin(self.cluster) as admin:
             for _ in range(WAVE):
                 admin.put_event(self.name, str(self.sent % PARTITIONS), str(self.sent).encode())
                 self.sent += 1

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from eventconsumer_demo import run
-from eventhubs_emulator.admin_client import AdminClient
-from tests.e2e.conftest import ROOT, Demo, image
+from tests.e2e.conftest import ROOT, Demo
+from tests.e2e.consumers import emulator_admin, server
 from tests.e2e.sparkshop import PARTITIONS, WAVE, SparkShop, parquet_rows
 from tests.e2e.test_plugin import Plugin
 from tests.support import registry
@@ -36,42 +36,6 @@ def program(host: str = "", port: int = PORT) -> str:
     """The program of the registry: the stand-in of all tests, with two schemas."""
     served = f"with StandInRegistry(host={host!r}, port={port}, schemas={SCHEMAS!r}):\n    threading.Event().wait()\n"
     return f"{Path(registry.__file__).read_text()}\n\n{served}"
-
-
-def registry_pod() -> dict[str, Any]:
-    """The pod of the registry, and its Service."""
-    labels = {"app": REGISTRY}
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": REGISTRY, "labels": labels},
-        "spec": {
-            "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 1,
-            "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [
-                {
-                    "name": "registry",
-                    "image": image("processor"),
-                    "imagePullPolicy": "IfNotPresent",
-                    "command": ["tini", "--", "python3", "-c", program()],
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "readOnlyRootFilesystem": True,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                    "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
-                }
-            ],
-        },
-    }
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": REGISTRY},
-        "spec": {"selector": labels, "ports": [{"port": PORT}]},
-    }
-    return {"apiVersion": "v1", "kind": "List", "items": [pod, service]}
 
 
 def body(namespace: str) -> dict[str, Any]:
@@ -104,8 +68,7 @@ class AvroShop(SparkShop):
 
     def publish(self) -> None:
         """Publish a wave of events, with consecutive numbers."""
-        with self.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-            admin = AdminClient(f"http://127.0.0.1:{port}")
+        with emulator_admin(self.cluster) as admin:
             for _ in range(WAVE):
                 admin.put_event(self.name, str(self.sent % PARTITIONS), content(self.sent))
                 if self.sent % WAVE == UNKNOWN_AT:
@@ -143,7 +106,7 @@ def shop(demo: Demo) -> Iterator[AvroShop]:
 
 def start_registry(demo: Demo) -> None:
     """Start the pod of the registry, and wait until it is ready."""
-    demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(registry_pod()))
+    demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(server(REGISTRY, program(), PORT)))
     demo.cluster.kubectl("wait", f"pod/{REGISTRY}", "--for=condition=Ready", "--timeout=100s")
 
 

@@ -1,21 +1,15 @@
 """Bad input on the real cluster: a condition names field and remedy, and becomes good when the input is corrected."""
 
-import copy
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
-import yaml
 
-from eventconsumer_demo import run
 from eventconsumer_demo.steps import DemoError
-from eventhubs_emulator.admin_client import AdminClient
-from tests.e2e.conftest import ROOT, Demo
+from tests.e2e.conftest import Demo
+from tests.e2e.consumers import GOOD_NAMESPACE, GOOD_STORAGE, consumer, create_hub
 from tests.e2e.waiting import condition, wait_for
 
-GOOD_NAMESPACE = run.hub_connection_string().replace(";EntityPath=orders", "")
-GOOD_STORAGE = run.storage_connection_string("http://devstoreaccount1.blob.svc.cluster.local:10000")
 HUB_FIELD = "spec.eventHub.authentication.connectionStringSecretRef"
 WRONG_KEY = "U0VDUkVULXdyb25nLWtleQ=="
 
@@ -33,27 +27,6 @@ CASES: dict[str, tuple[str | None, str, str, str]] = {
         "StorageUnreachable",
     ),
 }
-
-
-def create_hub(demo: Demo, name: str) -> None:
-    """A hub with two partitions in the demo's emulator."""
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        AdminClient(f"http://127.0.0.1:{port}").create_hub(name, partitions=2)
-
-
-def consumer(name: str) -> dict[str, Any]:
-    """The demo's resource under another name, without Spark, with a separate hub, Secrets and containers."""
-    resource: dict[str, Any] = copy.deepcopy(yaml.safe_load((ROOT / "examples/local.yaml").read_text()))
-    resource["metadata"]["name"] = name
-    spec = resource["spec"]
-    del spec["spark"]
-    spec["eventHub"]["name"] = name
-    spec["scaling"] = {"mode": "Fixed", "replicas": 1}
-    spec["eventHub"]["authentication"]["connectionStringSecretRef"]["name"] = f"{name}-hub"
-    for part in ("checkpointStore", "sink"):
-        spec[part]["container"] = f"{name}-{part.lower()}"
-        spec[part]["authentication"]["connectionStringSecretRef"]["name"] = f"{name}-storage"
-    return resource
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from eventconsumer_demo import run
-from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo, handler_image
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.consumers import consumer, create_secrets, emulator_admin
 from tests.e2e.test_plugin import Plugin
 from tests.e2e.waiting import condition, until, wait_for
 
@@ -47,12 +45,10 @@ def reported(demo: Demo) -> bool:
 @pytest.fixture(scope="module")
 def plugin(demo: Demo) -> Iterator[Plugin]:
     """A consumer whose handler could not process one of its orders; removed at the end."""
-    demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-    demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+    create_secrets(demo.cluster, NAME)
     resource = consumer(NAME)
     resource["spec"]["processing"] = {"handler": "shop:Shop", "image": handler_image(), "handlerAttempts": 2}
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    with emulator_admin(demo.cluster) as admin:
         admin.create_hub(NAME, partitions=1)
         demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(resource))
         wait_for(demo, NAME, "Ready", "True")

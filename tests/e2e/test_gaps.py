@@ -5,10 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from eventconsumer_demo import run
-from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.consumers import consumer, create_secrets, emulator_admin
 from tests.e2e.test_plugin import Plugin
 from tests.e2e.waiting import until, wait_for
 
@@ -29,10 +27,8 @@ def drained(demo: Demo, field: str) -> int:
 @pytest.fixture(scope="module")
 def plugin(demo: Demo) -> Iterator[Plugin]:
     """A consumer that lost events of partition 0 while it was suspended; removed at the end."""
-    demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-    demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    create_secrets(demo.cluster, NAME)
+    with emulator_admin(demo.cluster) as admin:
         admin.create_hub(NAME, partitions=2)
         for number in range(2 * READ):
             admin.put_event(NAME, str(number % 2), b"%d" % number)
@@ -42,8 +38,7 @@ def plugin(demo: Demo) -> Iterator[Plugin]:
     found = Plugin(demo)
     suspended = found.run("suspend", NAME, "--wait")
     assert suspended.returncode == 0, suspended
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    with emulator_admin(demo.cluster) as admin:
         for number in range(UNREAD):
             admin.put_event(NAME, "0", b"%d" % number)
         assert admin.move_retention(NAME, "0", before=READ + LOST) == READ + LOST

@@ -13,9 +13,8 @@ from azure.storage.blob import ContainerClient
 
 from eventconsumer_demo import run
 from eventconsumer_demo.steps import DemoError
-from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo, handler_image
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.consumers import consumer, create_secrets, emulator_admin
 from tests.e2e.waiting import condition, until, wait_for
 
 NAME = "shop"
@@ -58,8 +57,7 @@ def reference(number: int) -> str:
 
 def publish(demo: Demo) -> None:
     """Publish orders, with one invalid event in the middle."""
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    with emulator_admin(demo.cluster) as admin:
         admin.create_hub(NAME, partitions=1)
         for number in range(ORDERS):
             body = b"no order" if number == BAD else json.dumps({"order": f"A-{number}", "cents": 100}).encode()
@@ -70,8 +68,7 @@ def publish(demo: Demo) -> None:
 def shop(demo: Demo) -> Iterator[Demo]:
     """The consumer with the example's image. Its ConfigMap does not exist yet."""
     publish(demo)
-    demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-    demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+    create_secrets(demo.cluster, NAME)
     demo.cluster.secret(KEY, key=SECRET_KEY)
     resource = with_inputs(with_handler(NAME, handler_image()))
     demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(resource))

@@ -18,12 +18,11 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.wire.host_report import HostReport
-from eventconsumer_demo import run
 from eventconsumer_demo.cluster import Cluster
 from eventconsumer_demo.steps import DemoError
 from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.consumers import consumer, create_secrets, emulator_admin
 from tests.e2e.waiting import until
 from tests.support.podprocesses import processes
 from tests.support.readers import Readers
@@ -67,7 +66,7 @@ class Publisher(threading.Thread):
 
 
 @dataclass
-class Stage:
+class HandoverStage:
     """The consumer under load."""
 
     cluster: Cluster
@@ -167,18 +166,16 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(demo: Demo) -> Iterator[Stage]:
+def stage(demo: Demo) -> Iterator[HandoverStage]:
     """A consumer of eight partitions with one host."""
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    with emulator_admin(demo.cluster) as admin:
         admin.create_hub(NAME, partitions=PARTITIONS)
-        demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-        demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+        create_secrets(demo.cluster, NAME)
         readers = Readers(lambda: admin.links(kind="reader", hub=NAME), PARTITIONS)
         publisher = Publisher(admin)
         readers.start()
         publisher.start()
-        found = Stage(demo.cluster, admin, publisher, readers)
+        found = HandoverStage(demo.cluster, admin, publisher, readers)
         try:
             found.apply(consumer(NAME))
             found.settle(1)
@@ -191,7 +188,7 @@ def stage(demo: Demo) -> Iterator[Stage]:
 
 
 @pytest.fixture
-def two(stage: Stage) -> Stage:
+def two(stage: HandoverStage) -> HandoverStage:
     """The consumer with two hosts that own their partitions, also where no earlier test has run."""
     if stage.running() != 2:
         stage.scale(2)
@@ -199,11 +196,11 @@ def two(stage: Stage) -> Stage:
     return stage
 
 
-def test_a_second_host_gets_its_share_in_seconds(stage: Stage) -> None:
+def test_a_second_host_gets_its_share_in_seconds(stage: HandoverStage) -> None:
     stage.measure("1 -> 2 hosts", 2, lambda: stage.scale(2))
 
 
-def test_a_killed_process_takes_its_partitions_back(two: Stage) -> None:
+def test_a_killed_process_takes_its_partitions_back(two: HandoverStage) -> None:
     found = processes(f"{NAME}-host-0")
     if not found:
         pytest.skip("the pods' processes are not on this machine")
@@ -213,7 +210,7 @@ def test_a_killed_process_takes_its_partitions_back(two: Stage) -> None:
 
 
 @pytest.mark.long
-def test_a_pod_deleted_by_force_is_replaced_and_its_partitions_taken_over(two: Stage) -> None:
+def test_a_pod_deleted_by_force_is_replaced_and_its_partitions_taken_over(two: HandoverStage) -> None:
     before, uid = two.owned(1), two.pod_uid(0)
 
     def act() -> None:
@@ -224,7 +221,7 @@ def test_a_pod_deleted_by_force_is_replaced_and_its_partitions_taken_over(two: S
     assert two.owned(1) == before  # the other host kept its own
 
 
-def test_a_rolling_update_leaves_each_partition_with_its_host(two: Stage) -> None:
+def test_a_rolling_update_leaves_each_partition_with_its_host(two: HandoverStage) -> None:
     before = [two.owned(0), two.owned(1)]
     uids = [two.pod_uid(0), two.pod_uid(1)]
 
@@ -240,7 +237,7 @@ def test_a_rolling_update_leaves_each_partition_with_its_host(two: Stage) -> Non
     assert [two.owned(0), two.owned(1)] == before
 
 
-def test_draining_a_node_takes_one_host_at_a_time(two: Stage) -> None:
+def test_draining_a_node_takes_one_host_at_a_time(two: HandoverStage) -> None:
     before, uid = [two.owned(0), two.owned(1)], two.pod_uid(0)
 
     def act() -> None:
@@ -254,7 +251,7 @@ def test_draining_a_node_takes_one_host_at_a_time(two: Stage) -> None:
     assert [two.owned(0), two.owned(1)] == before
 
 
-def test_a_host_that_leaves_hands_over_first(two: Stage) -> None:
+def test_a_host_that_leaves_hands_over_first(two: HandoverStage) -> None:
     def act() -> None:
         two.scale(1)
         until(lambda: two.running() == 1, "the StatefulSet shrinks")
@@ -262,7 +259,7 @@ def test_a_host_that_leaves_hands_over_first(two: Stage) -> None:
     two.measure("2 -> 1 hosts", 1, act)
 
 
-def test_every_event_is_in_exactly_one_file(stage: Stage) -> None:
+def test_every_event_is_in_exactly_one_file(stage: HandoverStage) -> None:
     stage.publisher.end()
 
     def drained() -> bool:

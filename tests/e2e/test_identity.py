@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_demo import run
-from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, create_hub
+from tests.e2e.consumers import GOOD_NAMESPACE, GOOD_STORAGE, consumer, create_hub, emulator_admin
 from tests.e2e.test_plugin import Plugin
 from tests.e2e.waiting import condition, until, wait_for
 
@@ -39,8 +37,7 @@ def apply(demo: Demo, name: str, hub: str, prefix: str) -> None:
 
 
 def publish(demo: Demo, hub: str, count: int) -> None:
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    with emulator_admin(demo.cluster) as admin:
         for number in range(count):
             admin.put_event(hub, str(number % 2), str(number).encode())
 
@@ -90,8 +87,8 @@ def test_a_second_resource_on_a_chain_waits_until_the_first_is_deleted_and_conti
 def test_a_failover_that_lost_events_is_shown_with_both_ends_and_accepted(shop: Demo) -> None:
     plugin = Plugin(shop)
     before = drained(shop, BILLING)
-    with shop.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        assert AdminClient(f"http://127.0.0.1:{port}").fail_over(BILLING, {"0": 20}, recreated=True) == 20
+    with emulator_admin(shop.cluster) as admin:
+        assert admin.fail_over(BILLING, {"0": 20}, recreated=True) == 20
     publish(shop, BILLING, 100)
     stalled = wait_for(shop, BILLING, "Stalled", "True")
     assert stalled["reason"] == "HubDiverged", stalled

@@ -14,9 +14,8 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from eventconsumer_demo import run
-from eventhubs_emulator.admin_client import AdminClient
-from tests.e2e.conftest import Demo, image
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, create_hub
+from tests.e2e.conftest import Demo
+from tests.e2e.consumers import consumer, create_hub, create_secrets, emulator_admin, server
 from tests.e2e.waiting import until, wait_for
 from tests.support.podprocesses import processes
 
@@ -62,42 +61,6 @@ ThreadingHTTPServer(("", {PORT}), Receiver).serve_forever()
 ACCEPT_ALL = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{PORT}/', timeout=10).read()"
 
 
-def receiver() -> dict[str, Any]:
-    """The pod of the receiver, and its Service."""
-    labels = {"app": RECEIVER}
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": RECEIVER, "labels": labels},
-        "spec": {
-            "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 1,
-            "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [
-                {
-                    "name": "receiver",
-                    "image": image("processor"),
-                    "imagePullPolicy": "IfNotPresent",
-                    "command": ["tini", "--", "python3", "-c", PROGRAM],
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "readOnlyRootFilesystem": True,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                    "readinessProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 1},
-                }
-            ],
-        },
-    }
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": RECEIVER},
-        "spec": {"selector": labels, "ports": [{"port": PORT}]},
-    }
-    return {"apiVersion": "v1", "kind": "List", "items": [pod, service]}
-
-
 def received(demo: Demo, status: int = 204) -> dict[str, list[str]]:
     """Files of the notices that the receiver answered with a status, by partition, in the order of its log."""
     found: dict[str, list[str]] = defaultdict(list)
@@ -128,8 +91,7 @@ def status(demo: Demo) -> dict[str, Any]:
 
 def publish(demo: Demo) -> None:
     """Publish a wave of events to each partition."""
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    with emulator_admin(demo.cluster) as admin:
         for partition in range(PARTITIONS):
             admin.put_events(NAME, str(partition), [(b"%d" % number, {}) for number in range(WAVE)])
 
@@ -153,9 +115,8 @@ def wait_noticed(demo: Demo, waves: int) -> None:
 def notified(demo: Demo) -> Iterator[Demo]:
     """A consumer with many small files and a receiver, to which it will send notices."""
     create_hub(demo, NAME)
-    demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-    demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
-    demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(receiver()))
+    create_secrets(demo.cluster, NAME)
+    demo.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(server(RECEIVER, PROGRAM, PORT)))
     resource = consumer(NAME)
     url = f"http://{RECEIVER}.{demo.cluster.namespace}.svc.cluster.local:{PORT}/files"
     resource["spec"]["sink"] |= {"roll": {"maxEvents": 10, "maxSeconds": 1}, "notices": {"url": url}}

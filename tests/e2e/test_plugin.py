@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_demo import run
-from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.consumers import consumer, create_secrets, emulator_admin
 from tests.e2e.waiting import until, wait_for
 
 pytestmark = pytest.mark.timeout(1200)
@@ -55,10 +53,8 @@ class Plugin:
 @pytest.fixture(scope="module")
 def plugin(demo: Demo) -> Iterator[Plugin]:
     """A consumer with two hosts of a hub with 4 partitions, all drained; removed at the end."""
-    demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-    demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    create_secrets(demo.cluster, NAME)
+    with emulator_admin(demo.cluster) as admin:
         if NAME not in {hub["name"] for hub in admin.hubs()}:
             admin.create_hub(NAME, partitions=PARTITIONS)
         for number in range(EVENTS):

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from eventconsumer_demo import run
-from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.consumers import GOOD_NAMESPACE, consumer, create_secrets, emulator_admin
 from tests.e2e.test_plugin import Plugin
 from tests.e2e.waiting import until, wait_for
 
@@ -27,10 +25,8 @@ TOOL_PODS = ("pods", "-l", "app.kubernetes.io/component=tool")
 @pytest.fixture(scope="module")
 def plugin(demo: Demo) -> Iterator[Plugin]:
     """A consumer with one host of a hub with 2 partitions, all drained; removed at the end."""
-    demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-    demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    create_secrets(demo.cluster, NAME)
+    with emulator_admin(demo.cluster) as admin:
         if NAME not in {hub["name"] for hub in admin.hubs()}:
             admin.create_hub(NAME, partitions=2)
             for number in range(EVENTS):

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_demo import run
 from eventconsumer_demo.steps import DemoError
-from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.consumers import consumer, create_secrets, emulator_admin
 from tests.e2e.waiting import until, wait_for
 
 NAME = "again"
@@ -44,13 +42,11 @@ def wait_replay(demo: Demo, name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def again(demo: Demo) -> Iterator[Demo]:
     """A consumer that has drained everything."""
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    with emulator_admin(demo.cluster) as admin:
         admin.create_hub(NAME, partitions=2, groups=["$Default", "replays"])
         for number in range(EVENTS):
             admin.put_event(NAME, str(number % 2), b"%d" % number)
-    demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-    demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+    create_secrets(demo.cluster, NAME)
     apply(demo, resource())
     wait_for(demo, NAME, "Ready", "True")
     yield demo

@@ -9,9 +9,8 @@ import pytest
 from azure.storage.blob import ContainerClient
 
 from eventconsumer_demo import run
-from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.consumers import consumer, create_secrets, emulator_admin
 from tests.e2e.waiting import until, wait_for
 
 pytestmark = pytest.mark.long
@@ -56,10 +55,8 @@ def status(demo: Demo) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def kept(demo: Demo) -> Iterator[Demo]:
     """A consumer that has drained everything into many files, all in the table; it has no limit yet."""
-    demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-    demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    create_secrets(demo.cluster, NAME)
+    with emulator_admin(demo.cluster) as admin:
         admin.create_hub(NAME, partitions=PARTITIONS)
         for partition in range(PARTITIONS):
             admin.put_events(NAME, str(partition), [(b"%d" % number, {}) for number in range(EVENTS)])

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_demo import run
-from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo, handler_image
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.consumers import consumer, create_secrets, emulator_admin
 from tests.e2e.waiting import seconds_until, until, wait_for
 
 pytestmark = pytest.mark.timeout(1200)
@@ -39,12 +37,10 @@ HPA = {
 @pytest.fixture
 def scaled(demo: Demo) -> Iterator[Demo]:
     """A consumer of a hub with 4 partitions; removed at the end."""
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    with emulator_admin(demo.cluster) as admin:
         if NAME not in {hub["name"] for hub in admin.hubs()}:
             admin.create_hub(NAME, partitions=PARTITIONS)
-    demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-    demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+    create_secrets(demo.cluster, NAME)
     yield demo
     demo.cluster.kubectl("delete", "hpa", NAME, "--ignore-not-found")
     demo.cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found")
@@ -73,8 +69,8 @@ with EventHubProducerClient.from_connection_string(secret, eventhub_name="{NAME}
 
 def in_hub(demo: Demo) -> int:
     """The number of events. Events in files are counted only after a host has listed them."""
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        partitions = AdminClient(f"http://127.0.0.1:{port}").hub(NAME)["partitions"]
+    with emulator_admin(demo.cluster) as admin:
+        partitions = admin.hub(NAME)["partitions"]
     return sum(each["last_enqueued_sequence_number"] + 1 for each in partitions)
 
 
@@ -119,8 +115,7 @@ def test_the_lag_takes_the_last_host_away_and_brings_it_back(scaled: Demo) -> No
     wait_for(scaled, NAME, "Ready", "True")
     until(lambda: pods(scaled) == {f"{NAME}-probe-0"}, "only the probe runs")
     wait_for(scaled, NAME, "Ready", "True")
-    with scaled.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    with emulator_admin(scaled.cluster) as admin:
         for number in range(20):
             admin.put_event(NAME, str(number % 4), b"%d" % number)
     total = in_hub(scaled)

@@ -22,9 +22,8 @@ import pytest
 
 from eventconsumer_demo import run
 from eventconsumer_demo.cluster import Cluster
-from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import NAMESPACE, ROOT
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.consumers import consumer, create_secrets, emulator_admin
 from tests.e2e.test_handover import PARTITIONS, Publisher
 from tests.e2e.waiting import until
 from tests.support.previous import check_out, need_previous, python_path
@@ -105,7 +104,7 @@ class Release:
 
 
 @dataclass
-class Stage:
+class UpgradeStage:
     """A consumer under load, and the two releases."""
 
     commit: str
@@ -227,17 +226,15 @@ def remove(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpgradeStage]:
     """The previous release, installed and draining; this tree's images are in the cluster, too."""
     commit = need_previous()
     tree = check_out(commit, tmp_path_factory.mktemp("previous") / "tree")
     old = Release.build(tree)
     old.install(cluster)
-    with cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    with emulator_admin(cluster) as admin:
         admin.create_hub(NAME, partitions=PARTITIONS)
-        cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-        cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+        create_secrets(cluster, NAME)
         manifest = consumer(NAME)
         manifest["spec"]["scaling"]["replicas"] = HOSTS
         cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
@@ -247,7 +244,7 @@ def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         try:
             # Only now: what a builder finds unused it forgets, and from here on pods use the previous images.
             until(lambda: len(hosts(cluster)) == HOSTS and readers.all_read(), "the previous release drains")
-            found = Stage(commit, cluster, old, Release.build(ROOT), publisher, readers)
+            found = UpgradeStage(commit, cluster, old, Release.build(ROOT), publisher, readers)
             publisher.start()
             found.settle(old)
             yield found
@@ -258,12 +255,12 @@ def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found", timeout=300)
 
 
-def test_an_upgrade_of_the_operator_alone_restarts_no_host(stage: Stage) -> None:
+def test_an_upgrade_of_the_operator_alone_restarts_no_host(stage: UpgradeStage) -> None:
     unread = stage.change_operator(stage.new, hosts_of=stage.old)
     print(f"operator upgraded from {stage.commit[:12]}: unread for {unread:.1f} s at most")
 
 
-def test_an_upgrade_while_draining_restarts_no_host_twice_and_settles(stage: Stage) -> None:
+def test_an_upgrade_while_draining_restarts_no_host_twice_and_settles(stage: UpgradeStage) -> None:
     unread = stage.change(stage.new)
     print(f"upgrade from {stage.commit[:12]}: unread for {unread:.1f} s at most")
     operator = stage.cluster.get("deployment", "eventconsumer-operator")["spec"]["template"]["spec"]["containers"][0]
@@ -272,19 +269,19 @@ def test_an_upgrade_while_draining_restarts_no_host_twice_and_settles(stage: Sta
     until(lambda: ready(stage.cluster), "the consumer is Ready")
 
 
-def test_a_rollback_of_the_operator_alone_restarts_no_host(stage: Stage) -> None:
+def test_a_rollback_of_the_operator_alone_restarts_no_host(stage: UpgradeStage) -> None:
     unread = stage.change_operator(stage.old, hosts_of=stage.new)
     print(f"operator rolled back to {stage.commit[:12]}: unread for {unread:.1f} s at most")
 
 
-def test_a_rollback_too(stage: Stage) -> None:
+def test_a_rollback_too(stage: UpgradeStage) -> None:
     unread = stage.change(stage.old)
     print(f"rollback to {stage.commit[:12]}: unread for {unread:.1f} s at most")
     until(lambda: ready(stage.cluster), "the consumer is Ready")
     stage.change(stage.new)
 
 
-def test_every_event_is_in_exactly_one_file(stage: Stage) -> None:
+def test_every_event_is_in_exactly_one_file(stage: UpgradeStage) -> None:
     stage.publisher.end()
     until(stage.all_drained, f"{stage.publisher.sent} events are in files")
     printed = stage.cluster.kubectl(

@@ -36,7 +36,7 @@ def rows(
 
 @pytest.fixture
 def stage(rows: Rows) -> Rows:
-    """Makes sure that the rows ran; a row itself gets its own `Stage` (see `pytest_pyfunc_call`)."""
+    """Makes sure that the rows ran; a row itself gets its own `FaultStage` (see `pytest_pyfunc_call`)."""
     return rows
 
 

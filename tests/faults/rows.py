@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.stage import Stage
+from tests.faults.stage import FaultStage
 from tests.simulation.rules import RULES
 from tests.support.azurite import AzuriteProcess
 from tests.support.servers import EmulatorProcess
@@ -41,7 +41,7 @@ class Rows:
         self._azurite = azurite
         self._emulator = emulator
         self._directory = directory
-        self._stages: set[Stage] = set()
+        self._stages: set[FaultStage] = set()
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="row")
         self._futures: dict[str, Future[None]] = {
@@ -72,7 +72,7 @@ class Rows:
     def _run(self, name: str, row: Callable[..., None], parameters: dict[str, Any]) -> None:
         directory = self._directory / "".join(letter if letter.isalnum() else "-" for letter in name)
         directory.mkdir()
-        stage = Stage(directory, self._azurite, self._emulator)
+        stage = FaultStage(directory, self._azurite, self._emulator)
         with self._lock:
             self._stages.add(stage)
         begun = time.monotonic()

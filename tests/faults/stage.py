@@ -1,7 +1,8 @@
 """What one row of the fault list acts on: a hub and containers of its own, hosts, and fault proxies before storage.
 
-Every row ends with `Stage.settled`: all events are in exactly one file each, by a reader that shares no code with the
-host, and every checkpoint is at its hub's head. What the auditor says about it is asked last, by `Stage.finish`.
+Every row ends with `FaultStage.settled`: all events are in exactly one file each, by a reader that shares no code with
+the host, and every checkpoint is at its hub's head. What the auditor says about it is asked last, by
+`FaultStage.finish`.
 """
 
 import json
@@ -57,7 +58,7 @@ def lease_calls(action: str, partition: str = r"\d+") -> Match:
     return Match("PUT", rf"/\$Default/{partition}$", {"comp": "lease"}, {"x-ms-lease-action": action})
 
 
-class Stage:
+class FaultStage:
     """One row's hub, containers, hosts and proxies."""
 
     def __init__(self, directory: Path, azurite: AzuriteProcess, emulator: EmulatorProcess) -> None:

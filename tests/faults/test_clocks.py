@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.stage import (
-    Stage,
+    FaultStage,
     logged,
     publish,
     wait_owned,
@@ -46,7 +46,7 @@ def _shared(first: HostProcess, second: HostProcess) -> bool:
         for offset, rate, name in ((-0.9 * HOUR, 1, "behind"), (0, 1.1, "fast"), (0, 0.9, "slow"))
     ],
 )
-def test_16_clock_is_wrong(stage: Stage, offset: float, rate: float) -> None:
+def test_16_clock_is_wrong(stage: FaultStage, offset: float, rate: float) -> None:
     orders, proxy = stage.consumer(partitions=4), stage.proxy()
     publish(orders, 100)
     wrong = stage.host(orders, "wrong", proxy, environment=clock(stage.directory, offset=offset, rate=rate))

@@ -3,7 +3,7 @@
 from azure.storage.blob import BlobServiceClient
 
 from tests.faults.stage import (
-    Stage,
+    FaultStage,
     behind,
     publish,
     slots,
@@ -12,7 +12,7 @@ from tests.faults.stage import (
 from tests.support.waiting import wait_until
 
 
-def test_15_file_deleted(stage: Stage) -> None:
+def test_15_file_deleted(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=2)
     host = orders.host("only")
     wait_owned(host, 2)

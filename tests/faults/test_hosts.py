@@ -9,7 +9,7 @@ from tests.faults.rows import simulated
 from tests.faults.stage import (
     LEASE_SECONDS,
     NEVER,
-    Stage,
+    FaultStage,
     checkpoints,
     logged,
     publish,
@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 
 
 @simulated("crash")
-def test_01_killed_with_a_full_buffer(stage: Stage) -> None:
+def test_01_killed_with_a_full_buffer(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=4)
     orders.publish(1000)
     first = orders.host("first", roll=NEVER)
@@ -35,7 +35,7 @@ def test_01_killed_with_a_full_buffer(stage: Stage) -> None:
     stage.settled(orders, 2000)
 
 
-def test_02_killed_between_file_and_checkpoint(stage: Stage) -> None:
+def test_02_killed_between_file_and_checkpoint(stage: FaultStage) -> None:
     orders, proxy = stage.consumer(), stage.proxy()
     publish(orders, 250)
     checkpoint = proxy.add(checkpoints(), Hold())
@@ -57,7 +57,7 @@ def test_02_killed_between_file_and_checkpoint(stage: Stage) -> None:
 
 
 @simulated("pause", "resume")
-def test_04_stopped_for_two_leases_and_resumed(stage: Stage) -> None:
+def test_04_stopped_for_two_leases_and_resumed(stage: FaultStage) -> None:
     orders = stage.consumer()
     orders.publish(1000)
     zombie = orders.host("zombie", roll=NEVER | {"maxSeconds": 2 * LEASE_SECONDS})
@@ -79,7 +79,7 @@ def test_04_stopped_for_two_leases_and_resumed(stage: Stage) -> None:
 
 
 @simulated("start")
-def test_24_two_hosts_start_at_once_on_latest(stage: Stage) -> None:
+def test_24_two_hosts_start_at_once_on_latest(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=8, startingPosition={"type": "Latest"})
     publish(orders, 100)
     before = orders.heads()
@@ -95,7 +95,7 @@ def test_24_two_hosts_start_at_once_on_latest(stage: Stage) -> None:
 
 
 @pytest.mark.long
-def test_25_ten_hosts_join_and_leave(stage: Stage) -> None:
+def test_25_ten_hosts_join_and_leave(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=32)
     sent = 0
     stop = threading.Event()

@@ -28,7 +28,7 @@ from eventhubs_emulator.values import (
 from tests.faults.raw import publish_raw
 from tests.faults.rows import simulated
 from tests.faults.stage import (
-    Stage,
+    FaultStage,
     behind,
     leases,
     logged,
@@ -77,7 +77,7 @@ def readers(orders: Consumer, partition: str) -> list[dict[str, Any]]:
 
 
 @simulated("rival", "rivals leave")
-def test_17_rival_reader_with_a_higher_epoch(stage: Stage) -> None:
+def test_17_rival_reader_with_a_higher_epoch(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=2)
     host = orders.host("only")
     wait_owned(host, 2)
@@ -97,7 +97,7 @@ def test_17_rival_reader_with_a_higher_epoch(stage: Stage) -> None:
     wait_until(lambda: not host.report().problems, "no problem is left")
 
 
-def test_18_links_are_detached_and_one_is_frozen(stage: Stage) -> None:
+def test_18_links_are_detached_and_one_is_frozen(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=2)
     host = orders.host("only")
     sent = 0
@@ -122,7 +122,7 @@ def test_18_links_are_detached_and_one_is_frozen(stage: Stage) -> None:
 
 
 @simulated("redeliver", "skip", "retention")
-def test_19_events_come_again_are_missing_or_are_gone(stage: Stage) -> None:
+def test_19_events_come_again_are_missing_or_are_gone(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=2)
     publish(orders, 100)
     first = orders.host("first")
@@ -154,7 +154,7 @@ def test_19_events_come_again_are_missing_or_are_gone(stage: Stage) -> None:
 
 
 @simulated("recreate hub")
-def test_20_hub_deleted_and_created_again(stage: Stage) -> None:
+def test_20_hub_deleted_and_created_again(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=2)
     publish(orders, 100)
     host = orders.host("only")
@@ -171,7 +171,7 @@ def test_20_hub_deleted_and_created_again(stage: Stage) -> None:
 
 
 @simulated("add partition")
-def test_20_partitions_are_added(stage: Stage) -> None:
+def test_20_partitions_are_added(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=4)
     hosts = [orders.host("first"), orders.host("second")]
     publish(orders, 50)
@@ -183,7 +183,7 @@ def test_20_partitions_are_added(stage: Stage) -> None:
     stage.settled(orders, 600)
 
 
-def test_20_starting_position_beyond_the_end(stage: Stage) -> None:
+def test_20_starting_position_beyond_the_end(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=2, startingPosition={"type": "SequenceNumber", "sequenceNumber": 150})
     publish(orders, 100)
     host = orders.host("only")
@@ -197,7 +197,7 @@ def test_20_starting_position_beyond_the_end(stage: Stage) -> None:
     wait_until(lambda: not host.report().problems, "no problem is left")
 
 
-def test_21_connections_are_cut_tokens_expire_and_signing_in_fails(stage: Stage) -> None:
+def test_21_connections_are_cut_tokens_expire_and_signing_in_fails(stage: FaultStage) -> None:
     stage.own_emulator()
     orders = stage.consumer(partitions=2, roll={"maxBytes": 10**8, "maxSeconds": 2, "maxEvents": 10**6})
     host = orders.host("only")
@@ -257,7 +257,7 @@ PROPERTIES: dict[str, tuple[Any, str]] = {
 }
 
 
-def test_23_large_and_empty_events_and_every_property_type(stage: Stage) -> None:
+def test_23_large_and_empty_events_and_every_property_type(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=1)
     largest = bytes(range(256)) * 4095  # with its section, just under the service's limit of 1 MiB
     bodies = [largest, b"", b"\x00\xff", *[bytes([number]) * 1_000_000 for number in range(20)], b"last"]

@@ -7,7 +7,7 @@ from azure.storage.blob import BlobClient, BlobLeaseClient
 
 from tests.faults.rows import simulated
 from tests.faults.stage import (
-    Stage,
+    FaultStage,
     leases,
     logged,
     publish,
@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 
 
 @simulated("delete lease", "delete leases")
-def test_11_leases_deleted_while_a_host_runs_and_while_none_does(stage: Stage) -> None:
+def test_11_leases_deleted_while_a_host_runs_and_while_none_does(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=2, startingPosition={"type": "Latest"})
     first = orders.host("first")
     wait_until(lambda: len(logged(first, "attached")) == 2, "all partitions are read")
@@ -46,7 +46,7 @@ def test_11_leases_deleted_while_a_host_runs_and_while_none_does(stage: Stage) -
 
 
 @simulated("break lease", "foreign lease", "damage lease")
-def test_12_lease_broken_taken_and_damaged_by_others(stage: Stage) -> None:
+def test_12_lease_broken_taken_and_damaged_by_others(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=2)
     host = orders.host("only")
     wait_owned(host, 2)
@@ -91,7 +91,7 @@ DAMAGED = {
 
 
 @simulated("damage lease")
-def test_13_damaged_lease_bodies(stage: Stage) -> None:
+def test_13_damaged_lease_bodies(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=len(DAMAGED) + 1)
     publish(orders, 50)
     healthy = str(len(DAMAGED))
@@ -113,7 +113,7 @@ def test_13_damaged_lease_bodies(stage: Stage) -> None:
 
 
 @simulated("checkpoint up", "checkpoint down")
-def test_14_checkpoint_edited_above_and_below(stage: Stage) -> None:
+def test_14_checkpoint_edited_above_and_below(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=2)
     publish(orders, 100)
     first = orders.host("first")

@@ -3,7 +3,7 @@
 from random import Random
 
 from tests.faults.stage import (
-    Stage,
+    FaultStage,
     assert_checkpoints_follow_files,
     checkpoints,
     commits,
@@ -22,7 +22,7 @@ from tests.support.faultproxy import Match
 from tests.support.waiting import wait_until
 
 
-def test_05_stopped_during_a_put_that_lands_before_the_successors_file(stage: Stage) -> None:
+def test_05_stopped_during_a_put_that_lands_before_the_successors_file(stage: FaultStage) -> None:
     orders, one, two = stage.consumer(partitions=1), stage.proxy(), stage.proxy()
     publish(orders, 500)
     late = one.add(commits(), Hold())
@@ -49,7 +49,7 @@ def test_05_stopped_during_a_put_that_lands_before_the_successors_file(stage: St
     assert files.items() <= slots(orders).items()
 
 
-def test_06_applied_but_the_answer_is_lost(stage: Stage) -> None:
+def test_06_applied_but_the_answer_is_lost(stage: FaultStage) -> None:
     orders, proxy = stage.consumer(partitions=6), stage.proxy()
     publish(orders, 100)
     lost = [
@@ -84,7 +84,7 @@ def test_06_applied_but_the_answer_is_lost(stage: Stage) -> None:
     stage.settled(orders, 1800)
 
 
-def test_07_requests_land_twice(stage: Stage) -> None:
+def test_07_requests_land_twice(stage: FaultStage) -> None:
     orders, proxy = stage.consumer(partitions=6), stage.proxy()
     publish(orders, 100)
     twice = Replay(answer_first=True)
@@ -119,7 +119,7 @@ def test_07_requests_land_twice(stage: Stage) -> None:
     assert files.items() <= slots(orders).items()
 
 
-def test_08_two_writers_stage_blocks_for_one_slot(stage: Stage) -> None:
+def test_08_two_writers_stage_blocks_for_one_slot(stage: FaultStage) -> None:
     orders = stage.consumer(partitions=1, roll={"maxBytes": 10**8, "maxSeconds": 6, "maxEvents": 10**6})
     one, two = stage.proxy(), stage.proxy()
     for number in range(24):

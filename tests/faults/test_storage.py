@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.faults.rows import simulated
 from tests.faults.stage import (
     LEASE_SECONDS,
-    Stage,
+    FaultStage,
     assert_checkpoints_follow_files,
     commits,
     logged,
@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 MIB = 2**20
 
 
-def test_09_throttled_hung_slow_and_broken_commits(stage: Stage) -> None:
+def test_09_throttled_hung_slow_and_broken_commits(stage: FaultStage) -> None:
     orders, proxy = stage.consumer(partitions=6), stage.proxy()
     publish(orders, 200)
     throttled = proxy.add(commits("0"), Fail(429, "ServerBusy", retry_after=3), times=2)
@@ -53,7 +53,7 @@ def test_09_throttled_hung_slow_and_broken_commits(stage: Stage) -> None:
 
 
 @simulated("cut", "mend")
-def test_09_fences_itself_before_the_lease_expires(stage: Stage) -> None:
+def test_09_fences_itself_before_the_lease_expires(stage: FaultStage) -> None:
     orders, proxy = stage.consumer(partitions=2), stage.proxy()
     publish(orders, 100)
     first = stage.host(orders, "first", proxy)
@@ -78,7 +78,7 @@ def test_09_fences_itself_before_the_lease_expires(stage: Stage) -> None:
     stage.settled(orders, 600)
 
 
-def test_10_storage_is_down(stage: Stage) -> None:
+def test_10_storage_is_down(stage: FaultStage) -> None:
     orders = stage.consumer(
         partitions=4,
         processing={"maxBatchSize": 20, "prefetchCount": 20, "maxWaitSeconds": 5, "bufferBytes": 16 * MIB},
@@ -113,7 +113,7 @@ def test_10_storage_is_down(stage: Stage) -> None:
 
 
 @simulated("cut", "stop")
-def test_10_storage_is_down_at_the_end(stage: Stage) -> None:
+def test_10_storage_is_down_at_the_end(stage: FaultStage) -> None:
     orders, proxy = stage.consumer(partitions=2, drainSeconds=8), stage.proxy()
     publish(orders, 100)
     first = stage.host(orders, "first", proxy, roll={"maxBytes": 10**8, "maxSeconds": 600, "maxEvents": 10**6})

@@ -10,7 +10,7 @@ from tests.integration.spark import live
 from tests.integration.spark.conftest import unclosed_sockets
 from tests.integration.spark.drivers import fetch_jars
 from tests.outsiders.readers import emulated
-from tests.outsiders.stage import Stage, build
+from tests.outsiders.stage import OutsiderStage, build
 from tests.support.azurite import AzuriteProcess
 from tests.support.servers import EmulatorProcess
 
@@ -31,7 +31,7 @@ def stage(
     azurite: AzuriteProcess,
     session: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Stage]:
+) -> Iterator[OutsiderStage]:
     """The consumer's files, table, dead letters and output of Spark."""
     with unclosed_sockets():
         made = build(emulator_process, azurite, session, tmp_path_factory.mktemp("outsiders"))

@@ -1,6 +1,6 @@
 """Programs that read files: each is called as its own documentation says, and gives rows as Python values.
 
-A reader takes a `Place` and a path below it: a folder, whose Parquet files it reads at any depth.
+A reader takes a `ReadableContainer` and a path below it: a folder, whose Parquet files it reads at any depth.
 """
 
 import math
@@ -21,7 +21,7 @@ from datafusion.object_store import MicrosoftAzure
 from pyarrow.fs import AzureFileSystem, FileSelector
 from pyiceberg.catalog import load_catalog
 
-from tests.outsiders.stage import Row, Stage, utc
+from tests.outsiders.stage import OutsiderStage, Row, utc
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 
 COLUMNS = (
@@ -40,7 +40,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Place:
+class ReadableContainer:
     """A container: as a local folder, or in storage."""
 
     container: str
@@ -60,12 +60,12 @@ class Place:
         return {"allow_http": "true", "azure_endpoint": self.azurite.url, **access}
 
 
-Reader = Callable[[Place, str], list[Row]]
+Reader = Callable[[ReadableContainer, str], list[Row]]
 
 
-def place(stage: Stage, container: str, where: str) -> Place:
+def place(stage: OutsiderStage, container: str, where: str) -> ReadableContainer:
     """A container of the stage: `local` or `azure`."""
-    return Place(container, stage.local if where == "local" else None, stage.azurite)
+    return ReadableContainer(container, stage.local if where == "local" else None, stage.azurite)
 
 
 def duck_with(*extensions: str) -> duckdb.DuckDBPyConnection:
@@ -103,7 +103,7 @@ def azure_files(azurite: AzuriteProcess) -> AzureFileSystem:
     )
 
 
-def _found(place: Place, path: str) -> dict[str, Any]:
+def _found(place: ReadableContainer, path: str) -> dict[str, Any]:
     """Arguments of PyArrow: a local folder, or the files of a folder in storage.
 
     Its client of Azure takes the empty blob that Hadoop writes for a folder for a file; a local folder has none.
@@ -116,27 +116,27 @@ def _found(place: Place, path: str) -> dict[str, Any]:
     return {"source": files, "filesystem": storage}
 
 
-def read_pandas(place: Place, path: str) -> list[Row]:
+def read_pandas(place: ReadableContainer, path: str) -> list[Row]:
     found = _found(place, path)
     frame = pd.read_parquet(found.pop("source"), **found)
     return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
 
 
-def read_pyarrow(place: Place, path: str) -> list[Row]:
+def read_pyarrow(place: ReadableContainer, path: str) -> list[Row]:
     found: list[Row] = pq.read_table(**_found(place, path)).to_pylist()
     return found
 
 
-def read_polars(place: Place, path: str) -> list[Row]:
+def read_polars(place: ReadableContainer, path: str) -> list[Row]:
     return pl.scan_parquet(place.url(f"{path}/**/*.parquet"), storage_options=place.options).collect().to_dicts()
 
 
-def read_duckdb(place: Place, path: str) -> list[Row]:
+def read_duckdb(place: ReadableContainer, path: str) -> list[Row]:
     with duck(place) as made:
         return duck_rows(made.read_parquet(place.url(f"{path}/**/*.parquet"), hive_partitioning=True))
 
 
-def read_datafusion(place: Place, path: str) -> list[Row]:
+def read_datafusion(place: ReadableContainer, path: str) -> list[Row]:
     context = datafusion.SessionContext()
     if not place.local:
         store = MicrosoftAzure(place.container, ACCOUNT, KEY, use_emulator=True, allow_http=True)
@@ -145,12 +145,12 @@ def read_datafusion(place: Place, path: str) -> list[Row]:
     return found
 
 
-def read_daft(place: Place, path: str) -> list[Row]:
+def read_daft(place: ReadableContainer, path: str) -> list[Row]:
     access = AzureConfig(storage_account=ACCOUNT, access_key=KEY, endpoint_url=place.azurite.url, use_ssl=False)
     return daft.read_parquet(place.url(f"{path}/**/*.parquet"), io_config=IOConfig(azure=access)).to_pylist()
 
 
-def read_pyiceberg(place: Place, path: str) -> list[Row]:
+def read_pyiceberg(place: ReadableContainer, path: str) -> list[Row]:
     """Nothing of ours writes metadata of Iceberg; `add_files` makes a table of files as they are."""
     assert place.local
     folder = place.local / place.container / path

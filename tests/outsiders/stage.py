@@ -66,7 +66,7 @@ def messages(partition: str, wave: int) -> Iterator[EventData | AmqpAnnotatedMes
 
 
 @dataclass
-class Stage:
+class OutsiderStage:
     """Places, and the events that were sent.
 
     Attributes:
@@ -104,9 +104,9 @@ class Stage:
         return self.local / container
 
 
-def build(emulator: EmulatorProcess, azurite: AzuriteProcess, spark: SparkSession, folder: Path) -> Stage:
+def build(emulator: EmulatorProcess, azurite: AzuriteProcess, spark: SparkSession, folder: Path) -> OutsiderStage:
     """Send, drain and process all waves."""
-    stage = Stage(azurite, folder / "local", spark, host_name(azurite.port))
+    stage = OutsiderStage(azurite, folder / "local", spark, host_name(azurite.port))
     emulator.admin.create_hub(HUB, 2, ["avro", "capture"])
     emulator.admin.skip_numbers(HUB, "1", LARGE)
     code = folder / "picky.py"
@@ -183,7 +183,7 @@ def _manifest(consumer: Consumer, number: int) -> BatchManifest | None:
     return BatchManifest.model_validate_json(content)
 
 
-def _job(stage: Stage, consumer: Consumer, number: int, folder: str, **output: Any) -> BatchJob:
+def _job(stage: OutsiderStage, consumer: Consumer, number: int, folder: str, **output: Any) -> BatchJob:
     config = HostConfig.model_validate(consumer.config)
     manifest = _manifest(consumer, number)
     assert manifest is not None
@@ -199,7 +199,7 @@ def _job(stage: Stage, consumer: Consumer, number: int, folder: str, **output: A
     )
 
 
-def _process(stage: Stage, job: BatchJob, *, commit: bool = True) -> None:
+def _process(stage: OutsiderStage, job: BatchJob, *, commit: bool = True) -> None:
     """One attempt of a driver; without a commit it ends just before it."""
     ending = Ending()
     with open_site(job, {}) as site:
@@ -215,7 +215,7 @@ def _process(stage: Stage, job: BatchJob, *, commit: bool = True) -> None:
         assert commit == (site.store.read(commit_name(site.commits, job.number), 1 << 20) is not None)
 
 
-def _older(stage: Stage, job: BatchJob) -> None:
+def _older(stage: OutsiderStage, job: BatchJob) -> None:
     """The record of an output that an older version began: its folders of batches have a hidden name."""
     time = "2026-01-01T00:00:00Z"
     record = {"version": 1, "chain": job.chain, "sink": "a/b/c", "resource": job.resource.path, "since": time}

@@ -7,13 +7,13 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from tests.outsiders.readers import Place, duck, duck_rows, place
-from tests.outsiders.stage import PREFIX, Row, Stage
+from tests.outsiders.readers import ReadableContainer, duck, duck_rows, place
+from tests.outsiders.stage import PREFIX, OutsiderStage, Row
 
-Reader = Callable[[Place, str], list[Row]]
+Reader = Callable[[ReadableContainer, str], list[Row]]
 
 
-def read_fastavro(place: Place, path: str) -> list[Row]:
+def read_fastavro(place: ReadableContainer, path: str) -> list[Row]:
     found: list[Row] = []
     for file in Path(place.url(path)).rglob("*.avro"):
         with file.open("rb") as content:
@@ -21,7 +21,7 @@ def read_fastavro(place: Place, path: str) -> list[Row]:
     return found
 
 
-def read_duckdb(place: Place, path: str) -> list[Row]:
+def read_duckdb(place: ReadableContainer, path: str) -> list[Row]:
     with duck(place) as made:
         return duck_rows(made.sql(f"SELECT * FROM read_avro('{place.url(path)}/**/*.avro')"))
 
@@ -30,7 +30,7 @@ def read_duckdb(place: Place, path: str) -> list[Row]:
 @pytest.mark.parametrize(
     ("reader", "where"), [(read_fastavro, "local"), (read_duckdb, "local"), (read_duckdb, "azure")]
 )
-def test_files_hold_each_event_as_it_was_sent(stage: Stage, layout: str, reader: Reader, where: str) -> None:
+def test_files_hold_each_event_as_it_was_sent(stage: OutsiderStage, layout: str, reader: Reader, where: str) -> None:
     found = reader(place(stage, stage.drained[layout], where), PREFIX)
     assert [plain(row) for row in sorted(found, key=lambda row: row["SequenceNumber"])] == [
         {
@@ -56,7 +56,7 @@ def plain(row: Row) -> Row:
     return kept | dict(zip(names, map(system.get, names), strict=True))
 
 
-def test_files_of_capture_are_where_readers_of_capture_look(stage: Stage) -> None:
+def test_files_of_capture_are_where_readers_of_capture_look(stage: OutsiderStage) -> None:
     root = stage.local / stage.drained["Capture"] / PREFIX
     names = [file.relative_to(root).parts[:3] for file in root.rglob("*.avro")]
     assert set(names) == set(itertools.product(("localhost",), ("orders",), ("0", "1")))

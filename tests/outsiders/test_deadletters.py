@@ -10,29 +10,29 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from tests.outsiders.readers import Place, duck, duck_rows, place
-from tests.outsiders.stage import POISON, PREFIX, Row, Stage, utc
+from tests.outsiders.readers import ReadableContainer, duck, duck_rows, place
+from tests.outsiders.stage import POISON, PREFIX, OutsiderStage, Row, utc
 
-Reader = Callable[[Place, str], list[Row]]
+Reader = Callable[[ReadableContainer, str], list[Row]]
 
 
-def files(place: Place, path: str) -> list[Path]:
+def files(place: ReadableContainer, path: str) -> list[Path]:
     return [file for file in Path(place.url(path)).rglob("seq=*.json") if "redrive" not in file.parts]
 
 
-def read_json(place: Place, path: str) -> list[Row]:
+def read_json(place: ReadableContainer, path: str) -> list[Row]:
     return [json.loads(file.read_text()) for file in files(place, path)]
 
 
-def read_pandas(place: Place, path: str) -> list[Row]:
+def read_pandas(place: ReadableContainer, path: str) -> list[Row]:
     return [pd.read_json(file, typ="series", dtype=False).to_dict() for file in files(place, path)]
 
 
-def read_polars(place: Place, path: str) -> list[Row]:
+def read_polars(place: ReadableContainer, path: str) -> list[Row]:
     return [row for file in files(place, path) for row in pl.read_json(file).to_dicts()]
 
 
-def read_duckdb(place: Place, path: str) -> list[Row]:
+def read_duckdb(place: ReadableContainer, path: str) -> list[Row]:
     with duck(place) as made:
         return duck_rows(made.sql(f"SELECT * FROM read_json('{place.url(path)}/segment=*/partition=*/seq=*.json')"))
 
@@ -41,7 +41,9 @@ def read_duckdb(place: Place, path: str) -> list[Row]:
     ("reader", "where"),
     [(each, "local") for each in (read_json, read_pandas, read_polars, read_duckdb)] + [(read_duckdb, "azure")],
 )
-def test_a_dead_letter_holds_the_event_that_the_handler_refused(stage: Stage, reader: Reader, where: str) -> None:
+def test_a_dead_letter_holds_the_event_that_the_handler_refused(
+    stage: OutsiderStage, reader: Reader, where: str
+) -> None:
     (letter,) = reader(place(stage, stage.drained["Parquet"], where), f"{PREFIX}/_deadletters")
     (event,) = [row for row in stage.sent if row["body"] == POISON]
     assert base64.b64decode(letter["body"]) == POISON

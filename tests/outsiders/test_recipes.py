@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from docs.generate.pages import DOCS, blocks
 from tests.outsiders.readers import azure_files, duck_rows, in_order, place
 from tests.outsiders.readers import duck as connect
-from tests.outsiders.stage import NO_TEXT, PREFIX, Row, Stage
+from tests.outsiders.stage import NO_TEXT, PREFIX, OutsiderStage, Row
 
 PAGE = DOCS / "how-to/read.md"
 COMMITTED, FILES, BODIES = "Committed batches", "Drained files without a table", "JSON in bodies"
@@ -35,7 +35,7 @@ RECIPES = recipes()
 
 
 @pytest.fixture(scope="module")
-def pruned(stage: Stage) -> str:
+def pruned(stage: OutsiderStage) -> str:
     """A container with drained files whose hub was created again, and whose first file was pruned."""
     name = stage.azurite.container()
     with BlobServiceClient.from_connection_string(stage.azurite.connection_string) as service:
@@ -57,7 +57,7 @@ def pruned(stage: Stage) -> str:
 class Kitchen:
     """Runs recipes of the page, one after the other, with one set of names."""
 
-    def __init__(self, stage: Stage, drained: str) -> None:
+    def __init__(self, stage: OutsiderStage, drained: str) -> None:
         self.stage, self.drained = stage, drained
         self.azure = place(stage, drained, "azure")
         self.names: dict[str, Any] = {
@@ -104,7 +104,7 @@ pytestmark = pytest.mark.usefixtures("sockets")
 
 
 @pytest.fixture
-def kitchen(stage: Stage) -> Iterator[Make]:
+def kitchen(stage: OutsiderStage) -> Iterator[Make]:
     yield lambda drained: Kitchen(stage, drained)
 
 
@@ -118,7 +118,7 @@ def test_every_program_has_each_recipe_and_each_is_run() -> None:
 
 
 @pytest.mark.parametrize("program", ["pandas", "polars", "DuckDB", "Spark"])
-def test_only_committed_batches_are_read(stage: Stage, kitchen: Make, program: str) -> None:
+def test_only_committed_batches_are_read(stage: OutsiderStage, kitchen: Make, program: str) -> None:
     made = kitchen(stage.drained["Parquet"])
     if program == "polars":
         made.cook(COMMITTED, "pandas")
@@ -130,7 +130,7 @@ def test_only_committed_batches_are_read(stage: Stage, kitchen: Make, program: s
 
 @pytest.mark.parametrize("program", ["pandas", "polars", "DuckDB", "Spark"])
 def test_files_are_read_beside_tombstones_and_keys_of_two_segments_differ(
-    stage: Stage, kitchen: Make, pruned: str, program: str
+    stage: OutsiderStage, kitchen: Make, pruned: str, program: str
 ) -> None:
     made = kitchen(pruned)
     if program == "pandas":
@@ -146,7 +146,7 @@ def test_files_are_read_beside_tombstones_and_keys_of_two_segments_differ(
 
 
 @pytest.mark.parametrize("program", ["pandas", "polars", "DuckDB", "Spark"])
-def test_json_is_found_in_bodies_of_any_content(stage: Stage, kitchen: Make, program: str) -> None:
+def test_json_is_found_in_bodies_of_any_content(stage: OutsiderStage, kitchen: Make, program: str) -> None:
     made = kitchen(stage.drained["Parquet"])
     made.names |= {"access": made.names["access_"], "pl": pl, "json": __import__("json")}
     found = in_order(made.cook(BODIES, program))

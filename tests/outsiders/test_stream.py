@@ -19,7 +19,7 @@ from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from eventconsumer_storage.confined.reader import Reader
 from tests.integration.spark import live
 from tests.support.azurite import AzuriteProcess
-from tests.unit.audit.auditing import ERA, World
+from tests.unit.audit.auditing import ERA, AuditedWorld
 
 pytestmark = pytest.mark.usefixtures("sockets")
 EVENTS = 10
@@ -41,7 +41,7 @@ class Orders:
         """Write files and register each in a version of its own, with a checkpoint at every second one."""
 
         async def go(store: AzureBlobStore) -> None:
-            world = World(files=store)
+            world = AuditedWorld(files=store)
             if first:
                 await store.ensure_container()
                 await world.begin(p0=0)

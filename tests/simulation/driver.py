@@ -10,7 +10,7 @@ from random import Random
 from tests.simulation.checker import Violation
 from tests.simulation.loop import Deadlock
 from tests.simulation.rules import Step, play, script
-from tests.simulation.world import World
+from tests.simulation.world import SimulatedWorld
 
 EPISODE = 60  # steps
 OPENING: list[Step] = [
@@ -37,8 +37,8 @@ class Outcome:
 
 
 def run(seed: str, steps: Sequence[Step], kind: str = "", only: frozenset[str] = frozenset()) -> Outcome:
-    """Play a script, heal, and settle; `kind` and `only` as in `World`."""
-    world = World(seed, kind, only)
+    """Play a script, heal, and settle; `kind` and `only` as in `SimulatedWorld`."""
+    world = SimulatedWorld(seed, kind, only)
     outcome = Outcome(kind=world.kind)
     try:
         for step in steps:

@@ -11,7 +11,7 @@ from random import Random
 from tests.simulation.checker import IN_FLIGHT
 from tests.simulation.consumer import HOSTS
 from tests.simulation.stream import MOST_PARTITIONS, Stream
-from tests.simulation.world import World
+from tests.simulation.world import SimulatedWorld
 
 PAUSES = (0.05, 0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 40.0)  # seconds
 COUNTS = (1, 2, 3, 5, 8, 13, 40)
@@ -59,20 +59,20 @@ Step = tuple[str, tuple[int, ...]]
 """A rule's name and its numbers."""
 
 
-def _cut(world: World, host: int, sides: int) -> None:
+def _cut(world: SimulatedWorld, host: int, sides: int) -> None:
     world.host(host, lambda found: found.node.cut.update(SIDES[sides]))
 
 
-def _upset(world: World, kind: int, target: int) -> None:
+def _upset(world: SimulatedWorld, kind: int, target: int) -> None:
     world.upset(kind, *TARGETS[target])
 
 
 RULES: Mapping[str, Rule] = {
     "wait": Rule(30, (len(PAUSES) - 1,), lambda w, n: w.run(PAUSES[n])),
     "produce": Rule(25, (PARTITION, len(COUNTS) - 1), lambda w, p, n: w.at(p, Stream.produce, COUNTS[n])),
-    "start": Rule(6, (HOST, 1), World.start),
+    "start": Rule(6, (HOST, 1), SimulatedWorld.start),
     "stop": Rule(2, (HOST,), lambda w, h: w.host(h, lambda found: found.stop())),
-    "crash": Rule(3, (HOST, 1), World.crash),
+    "crash": Rule(3, (HOST, 1), SimulatedWorld.crash),
     "pause": Rule(4, (HOST,), lambda w, h: w.host(h, lambda found: setattr(found.machine, "paused", True))),
     "resume": Rule(3, (HOST,), lambda w, h: w.host(h, lambda found: found.machine.resume())),
     "cut": Rule(2, (HOST, len(SIDES) - 1), _cut),
@@ -92,7 +92,7 @@ RULES: Mapping[str, Rule] = {
     "tidy table": Rule(0.7, (CONSUMER, 3), lambda w, c, n: w.consumer(c).stream.tidy_table(n)),
     "release": Rule(4, (), lambda w: w.network.release()),
     "operator": Rule(2, (CONSUMER, HOSTS), lambda w, c, n: w.consumer(c).operator(n)),
-    "tell wrongly": Rule(2, (2 * HOSTS + 1, HOSTS + 1, 15, 15), World.tell_wrongly),
+    "tell wrongly": Rule(2, (2 * HOSTS + 1, HOSTS + 1, 15, 15), SimulatedWorld.tell_wrongly),
     "tell late": Rule(1, (HOST, len(PAUSES) - 1), lambda w, h, n: w.tell_late(h, PAUSES[n])),
     "expire lease": Rule(2, (PARTITION,), lambda w, p: w.tamper(p, lambda t, name: t.expire(name))),
     "break lease": Rule(1, (PARTITION,), lambda w, p: w.tamper(p, lambda t, name: t.break_lease(name, 8))),
@@ -102,7 +102,7 @@ RULES: Mapping[str, Rule] = {
     "checkpoint down": Rule(1, (PARTITION, 20), lambda w, p, n: w.tamper(p, lambda t, name: t.edit(name, -1 - n))),
     "checkpoint up": Rule(0.5, (PARTITION, 20), lambda w, p, n: w.tamper(p, lambda t, name: t.edit(name, 1 + n))),
     "recreate resource": Rule(1, (CONSUMER, 2, 1), lambda w, c, how, move: w.consumer(c).recreate(how, move)),
-    "delete leases": Rule(0.3, (), World.delete_leases),
+    "delete leases": Rule(0.3, (), SimulatedWorld.delete_leases),
     "retention": Rule(3, (PARTITION, 12), lambda w, p, n: w.at(p, Stream.retain, n)),
     "redeliver": Rule(2, (PARTITION, 9), lambda w, p, n: w.at(p, Stream.redeliver, n)),
     "start early": Rule(1, (PARTITION, 9), lambda w, p, n: w.at(p, Stream.start_early, n)),
@@ -123,7 +123,7 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def play(world: World, step: Step) -> None:
+def play(world: SimulatedWorld, step: Step) -> None:
     """Play one step, and let its first consequences happen."""
     name, numbers = step
     world.note(f"--- {name} {' '.join(map(str, numbers))}")

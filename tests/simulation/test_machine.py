@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, note, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.simulation.rules import RULES, Step, play
-from tests.simulation.world import World
+from tests.simulation.world import SimulatedWorld
 
 EXAMPLES = int(os.environ.get("SIMULATION_EXAMPLES", "60"))
 
@@ -19,7 +19,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world: World | None = None
+        self.world: SimulatedWorld | None = None
         self.steps: list[Step] = []
         self.seed = ""
 
@@ -27,7 +27,7 @@ class Machine(RuleBasedStateMachine):
     def begin(self, seed: int) -> None:
         """A world with one host."""
         self.seed = f"machine/{seed}"
-        self.world = World(self.seed)
+        self.world = SimulatedWorld(self.seed)
         self.step("start", 0, 0)
 
     def step(self, name: str, *numbers: int) -> None:

@@ -46,7 +46,7 @@ STOP_SECONDS = ANSWER_SECONDS["storage"] + 10  # a host may wait for an answer t
 KINDS = {"alone": 0.55, "beside": 0.2, "colliding": 0.1, "one chain": 0.15}
 
 
-class World:
+class SimulatedWorld:
     """See the module. Everything in it follows from `seed`, the kind and from what is played."""
 
     def __init__(self, seed: str, kind: str = "", only: frozenset[str] = frozenset()) -> None:

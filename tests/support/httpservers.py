@@ -9,6 +9,13 @@ from typing import TypeVar
 Server = TypeVar("Server", bound=HTTPServer)
 
 
+class Quiet:
+    """A handler's part: no log."""
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
 @contextmanager
 def serving(server: Server) -> Iterator[Server]:
     """The server answers until the block ends."""

@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 
+from tests.support.httpservers import Quiet
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -53,7 +55,7 @@ class NoticeServer:
         self.answer: Callable[[Posted], Answer] = lambda _: Answer()
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Quiet, BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def _reply(self) -> None:
@@ -72,9 +74,6 @@ class NoticeServer:
                 self.wfile.write(answer.body)
 
             do_GET = do_POST = do_OPTIONS = _reply  # noqa: N815 - of the library
-
-            def log_message(self, *_: Any) -> None:
-                """Nothing."""
 
         self._http = _Server(("127.0.0.1", 0), Handler)
         self._scheme = "http"

@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from tests.support.httpservers import Quiet
+
 
 @dataclass
 class StandInRegistry:
@@ -46,7 +48,7 @@ class StandInRegistry:
     def __enter__(self) -> Self:
         registry = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Quiet, BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 registry.requests.append(self.path)
                 status, headers, body = registry.answer(self.path, self.headers.get("Authorization", ""))
@@ -55,9 +57,6 @@ class StandInRegistry:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """No log."""
 
         self._server = ThreadingHTTPServer((self.host, self.port), Handler)
         if self.tls:

@@ -11,9 +11,9 @@ from azure.storage.blob import ContainerClient
 
 from eventconsumer_api.kube.podsecurity import container_security, pod_security
 from eventconsumer_demo import run
-from eventhubs_emulator.admin_client import AdminClient
 from tests.attackers import bombs
 from tests.e2e.conftest import Demo, image
+from tests.e2e.consumers import emulator_admin
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.long
@@ -31,8 +31,7 @@ def drained(demo: Demo) -> Iterator[ContainerClient]:
 
 
 def publish(demo: Demo) -> None:
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    with emulator_admin(demo.cluster) as admin:
         for number in range(EVENTS):
             admin.put_event(NAME, str(number % run.PARTITIONS), b"{}")
 

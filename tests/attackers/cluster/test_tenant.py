@@ -16,8 +16,8 @@ from eventconsumer_demo.steps import DemoError
 from tests.attackers.cluster.tenants import KEY, LOOT, SECRET, Tenant
 from tests.attackers.outcome import Gained, Outcome, Refused
 from tests.e2e.conftest import Demo, handler_image, image
+from tests.e2e.consumers import consumer, create_hub, create_secrets
 from tests.e2e.sparkshop import SparkShop
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer, create_hub
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.long
@@ -109,8 +109,7 @@ def test_a_handler_of_python_runs_nothing(tenant: Tenant) -> None:
 def test_a_handler_in_an_image_that_the_administrator_allowed_gets_its_variables(tenant: Tenant) -> None:
     cluster = tenant.demo.cluster
     create_hub(tenant.demo, NAME)
-    cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-    cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+    create_secrets(cluster, NAME)
     resource = consumer(NAME)
     resource["spec"]["processing"] = {
         "handler": "shop:Shop",

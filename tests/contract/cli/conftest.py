@@ -1,15 +1,13 @@
 """A real API server with the CRD, and users whose rights are those that the chart and Kubernetes give people."""
 
-import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
 import yaml
 
-from tests.contract.operator.conftest import ROOT, Cluster
-from tests.support.apiserver import ApiServerProcess, find_binary
-from tests.support.chart import SERVED, VALUES_FILE
+from tests.contract.operator.conftest import ROOT, Cluster, rendered_chart
+from tests.support.apiserver import ApiServerProcess
 from tests.support.waiting import HANG_SECONDS
 
 ROLES = {
@@ -49,22 +47,7 @@ def _wait_for_rights(cluster: Cluster) -> None:
 
 
 def _user_roles() -> str:
-    rendered = subprocess.run(
-        [
-            find_binary("helm"),
-            "template",
-            "eventconsumer",
-            ROOT / "helm/eventconsumer",
-            "--kube-version",
-            "1.35.0",
-            "-f",
-            VALUES_FILE,
-            *SERVED,
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    rendered = rendered_chart("fleetKey.create=false")
     names = {"eventconsumer-viewer", "eventconsumer-editor"}
     found = [each for each in yaml.safe_load_all(rendered) if each and each["metadata"]["name"] in names]
     assert {each["metadata"]["name"] for each in found} == names

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from eventconsumer_cli.errors import CliError
 from eventconsumer_cli.kube import forward
 from eventconsumer_cli.kube.client import KubernetesCluster
 from eventconsumer_cli.kube.kubeconfig import connect
-from tests.support.httpservers import serving
+from tests.support.httpservers import Quiet, serving
 
 PROXY = "/api/v1/namespaces/shop/pods/orders-host-0:8080/proxy/status"
 
@@ -37,14 +36,11 @@ class Pod:
     def running(self) -> Iterator["Pod"]:
         pod = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Quiet, BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 pod.asked.append(self.path)
                 with contextlib.suppress(OSError):
                     pod.answer(self)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                """No log."""
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.faultactions import Amend, Delay, Down, DropReply, Fail, Hold, Replay, ResetUpload, Slow, Truncate
 from tests.support.faultproxy import Action, FaultProxy, Match
-from tests.support.httpservers import serving
+from tests.support.httpservers import Quiet, serving
 from tests.support.waiting import HANG_SECONDS
 from tests.support.wire import Request
 
@@ -30,7 +30,7 @@ class Storage(ThreadingHTTPServer):
         self.seen: list[tuple[str, bytes]] = []
 
 
-class _Answers(BaseHTTPRequestHandler):
+class _Answers(Quiet, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Storage
 
@@ -54,9 +54,6 @@ class _Answers(BaseHTTPRequestHandler):
             self.wfile.write(text)
 
     do_GET = do_PUT = do_HEAD = _answer  # noqa: N815 - names that the library calls
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
 
 
 @pytest.fixture

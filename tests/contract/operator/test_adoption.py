@@ -6,7 +6,6 @@ restore writes objects without owners, uids and managers, as Velero does
 """
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -14,10 +13,7 @@ import pytest
 from eventconsumer_api.kube import labels
 from eventconsumer_api.kube.kinds import Kind, Manifest
 from eventconsumer_api.v1alpha1.status import Condition
-from eventconsumer_api.wire.host_report import HostReport
 from eventconsumer_operator.fleet.key import FleetKey
-from eventconsumer_operator.fleet.messages import Fleets
-from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.manifest import (
     CONFIG_MAP,
@@ -30,11 +26,11 @@ from eventconsumer_operator.kube.manifest import (
     controller_uid,
 )
 from eventconsumer_operator.kube.ownership import ANNOTATION_APPLIED
-from eventconsumer_operator.reconcile import Reconciler
-from eventconsumer_operator.resource.observed import consumer_from
 from tests.contract.operator.conftest import Cluster
-from tests.contract.operator.plan.test_pods import ADMINISTRATOR, look, put
+from tests.contract.operator.plan.test_pods import ADMINISTRATOR, put
 from tests.contract.operator.simulation import host_pod
+from tests.support.fakes.hosts import FakeHosts
+from tests.support.operatorworld import OperatorWorld
 from tests.unit.operator.worlds import SPEC, fleet, report
 
 KINDS = (NETWORK_POLICY, POD_DISRUPTION_BUDGET, CONFIG_MAP, SERVICE, STATEFUL_SET)
@@ -43,50 +39,27 @@ REPLAY = SPEC | {"replay": {"name": "again", "consumerGroup": "replay"}}
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "theirs", "uid": "11111111-0000-0000-0000-000000000000"}
 
 
-class Hosts:
-    """Each host reports, and one leads."""
-
-    async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:
-        return {name: report(fleet=fleet()) for name in addresses}
-
-    async def send(self, *_: Any, **__: Any) -> dict[str, HostReport]:
-        return {}
-
-
-class World:
-    """A namespace with one EventConsumer and an operator that reconciles when the test says so."""
+class AdoptionWorld(OperatorWorld):
+    """A namespace with one EventConsumer and a host that leads."""
 
     def __init__(self, cluster: Cluster, api: KubernetesApi, spec: dict[str, Any] = SPEC) -> None:
-        self.cluster, self.api, self.spec = cluster, api, spec
-        self.namespace = cluster.namespace()
+        def kubectl(*arguments: str, stdin: str | None = None) -> str:
+            return cluster.kubectl(*arguments, stdin=stdin).stdout
+
+        super().__init__(api, cluster.namespace(), kubectl, ADMINISTRATOR)
+        self.cluster, self.spec = cluster, spec
         self._key = FleetKey.load(None)
         put(cluster, self.namespace, spec)
 
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        return self.cluster.kubectl("-n", self.namespace, *arguments, stdin=stdin).stdout
-
     async def reconcile(self) -> dict[str, Condition]:
         """A new operator reconciles twice; the conditions that it writes."""
-        hosts = Hosts()
-        store = await look(self.api, self.namespace)
-        fleets = Fleets(self.api, hosts, self._key)
-        reconciler = Reconciler(self.api, store, hosts, ADMINISTRATOR, fleets)
-        for _ in range(2):
-            await reconciler.reconcile(Key(self.namespace, "orders"))
-        found = json.loads(self.kubectl("get", "evc", "orders", "-o", "json"))
-        return {each.type: each for each in consumer_from(found).status.conditions}
+        status = await self.reconciled(FakeHosts(report(fleet=fleet())), self._key, times=2)
+        return {each.type: each for each in status.conditions}
 
     async def start_host(self) -> None:
         """What StatefulSet controller and kubelet do."""
         await self.api.create(host_pod(await self.get(STATEFUL_SET), "orders-host-0"))
-        status = {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}
-        change = json.dumps({"status": status})
-        self.kubectl("patch", "pod", "orders-host-0", "--subresource=status", "--type=merge", "-p", change)
-
-    async def get(self, kind: Kind, name: str = "orders-host") -> Manifest:
-        found = await self.api.get(kind, self.namespace, name)
-        assert found is not None, (kind.name, name)
-        return found
+        self.run_pod("orders-host-0", "127.0.0.1")
 
     def uid(self) -> str:
         return self.kubectl("get", "evc", "orders", "-o", "jsonpath={.metadata.uid}")
@@ -112,7 +85,7 @@ def restored(manifest: Manifest) -> Manifest:
 
 @pytest.mark.parametrize("restore", [False, True], ids=["orphaned", "restored"])
 async def test_children_without_an_owner_are_adopted(cluster: Cluster, api: KubernetesApi, restore: bool) -> None:
-    world = World(cluster, api)
+    world = AdoptionWorld(cluster, api)
     await world.reconcile()
     await world.start_host()
     before = await world.children()
@@ -144,7 +117,7 @@ async def test_children_without_an_owner_are_adopted(cluster: Cluster, api: Kube
 async def test_a_child_that_is_not_the_operators_is_named_and_not_touched(
     cluster: Cluster, api: KubernetesApi, kind: Kind, name: str
 ) -> None:
-    world = World(cluster, api)
+    world = AdoptionWorld(cluster, api)
     await world.reconcile()
     await world.start_host()
     child = await world.get(kind, name)
@@ -169,7 +142,7 @@ async def test_a_child_that_is_not_the_operators_is_named_and_not_touched(
 
 async def test_a_child_with_too_much_content_is_named_once(cluster: Cluster, api: KubernetesApi) -> None:
     """Not written again and again: another client owns what the operator does not hold."""
-    world = World(cluster, api)
+    world = AdoptionWorld(cluster, api)
     await world.reconcile()
     much = {"data": {f"key-{number}": "x" * 100 for number in range(CONTENT_MAX_BYTES // 100)}}
     for owners in (None, (await world.get(CONFIG_MAP))["metadata"]["ownerReferences"]):
@@ -183,7 +156,7 @@ async def test_a_child_with_too_much_content_is_named_once(cluster: Cluster, api
 
 
 async def test_a_job_of_the_same_name_without_an_owner_is_named(cluster: Cluster, api: KubernetesApi) -> None:
-    world = World(cluster, api, REPLAY)
+    world = AdoptionWorld(cluster, api, REPLAY)
     await world.reconcile()
     (job,) = (await api.list(JOB, world.namespace)).items
     for owners in (None, [OWNER | {"controller": True}]):
@@ -196,7 +169,7 @@ async def test_a_job_of_the_same_name_without_an_owner_is_named(cluster: Cluster
 async def test_the_probe_and_policies_without_an_owner_go_when_they_are_not_wanted(
     cluster: Cluster, api: KubernetesApi
 ) -> None:
-    world = World(cluster, api)
+    world = AdoptionWorld(cluster, api)
     await world.reconcile()
     host = await world.get(STATEFUL_SET)
     probe = restored(host)

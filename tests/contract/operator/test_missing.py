@@ -16,7 +16,7 @@ from eventconsumer_api.kube.labels import FIELD_MANAGER
 from eventconsumer_api.wire.host_report import HostReport, PartitionLag
 from tests.contract.operator.conftest import Cluster
 from tests.contract.operator.simulation import Simulation
-from tests.contract.operator.test_operator import PARTITIONS, SPEC, Hub, World, build, condition, message, ready
+from tests.contract.operator.test_operator import PARTITIONS, SPEC, Hub, ProcessWorld, build, condition, message, ready
 
 LONG_AGO = f"{datetime.now(UTC) - timedelta(minutes=10):%Y-%m-%dT%H:%M:%SZ}"
 LIMITED = SPEC | {"pods": {"resources": {"limits": {"cpu": "500m"}}}}
@@ -33,7 +33,7 @@ class Calm(Hub):
         return report.model_copy(update={"fleet": report.fleet.model_copy(update={"lags": lags})})
 
 
-def quota(world: World, **hard: str) -> None:
+def quota(world: ProcessWorld, **hard: str) -> None:
     """A ResourceQuota. Admission reads its status, which a controller writes in a cluster."""
     manifest = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}
     world.cluster.kubectl("-n", world.namespace, "apply", "-f", "-", stdin=json.dumps(manifest))
@@ -44,7 +44,7 @@ def quota(world: World, **hard: str) -> None:
     )
 
 
-async def age(world: World, change: dict[str, Any]) -> None:
+async def age(world: ProcessWorld, change: dict[str, Any]) -> None:
     """Let the status say that something began long ago, as if the operator had written it."""
     for _ in range(20):
         found = await world.get("evc", "orders")
@@ -66,7 +66,7 @@ async def age(world: World, change: dict[str, Any]) -> None:
     raise AssertionError(done.stderr)
 
 
-async def metrics(world: World) -> str:
+async def metrics(world: ProcessWorld) -> str:
     def read() -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{world.operator.port}/metrics", timeout=10) as answer:
             return str(answer.read().decode())
@@ -75,7 +75,7 @@ async def metrics(world: World) -> str:
 
 
 @contextlib.asynccontextmanager
-async def probe(world: World) -> AsyncIterator[Simulation]:
+async def probe(world: ProcessWorld) -> AsyncIterator[Simulation]:
     """The controller of the probe's StatefulSet, and its kubelet."""
     settings = client.Configuration()
     await config.load_kube_config(config_file=str(world.cluster.server.kubeconfig()), client_configuration=settings)

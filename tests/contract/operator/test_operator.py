@@ -123,7 +123,7 @@ class Operator:
         self._process.send_signal(how)
 
 
-class World:
+class ProcessWorld:
     """One namespace with the chart's rights, an operator, one EventConsumer and its simulated hosts."""
 
     def __init__(self, cluster: Cluster, namespace: str, operator: Operator, hub: Hub, simulation: Simulation) -> None:
@@ -188,13 +188,15 @@ def hub() -> Iterator[Hub]:
 
 
 @pytest.fixture
-async def world(cluster: Cluster, hub: Hub, tmp_path: Path) -> AsyncIterator[World]:
+async def world(cluster: Cluster, hub: Hub, tmp_path: Path) -> AsyncIterator[ProcessWorld]:
     async with build(cluster, hub, tmp_path) as world:
         yield world
 
 
 @contextlib.asynccontextmanager
-async def build(cluster: Cluster, hub: Hub, tmp_path: Path, *flags: str, values: str = "") -> AsyncIterator[World]:
+async def build(
+    cluster: Cluster, hub: Hub, tmp_path: Path, *flags: str, values: str = ""
+) -> AsyncIterator[ProcessWorld]:
     """A world with a running operator, until the context ends."""
     namespace = cluster.namespace()
     cluster.install_chart(namespace, values)
@@ -206,7 +208,7 @@ async def build(cluster: Cluster, hub: Hub, tmp_path: Path, *flags: str, values:
         operator = Operator(cluster, namespace, tmp_path / "operator.log", *flags)
         operator.start()
         try:
-            yield World(cluster, namespace, operator, hub, simulation)
+            yield ProcessWorld(cluster, namespace, operator, hub, simulation)
             assert not player.done(), player.exception()
         finally:
             operator.stop(signal.SIGKILL)
@@ -218,7 +220,7 @@ def ready(status: Any) -> bool:
     return condition(status, "Ready") == ("True", "Available")
 
 
-async def test_a_resource_becomes_hosts_for_all_partitions_and_foreign_changes_are_undone(world: World) -> None:
+async def test_a_resource_becomes_hosts_for_all_partitions_and_foreign_changes_are_undone(world: ProcessWorld) -> None:
     world.apply(SPEC)
     status = await world.until(ready)
     assert status["hosts"] == {"desired": 4, "ready": 4}
@@ -243,7 +245,7 @@ async def test_a_resource_becomes_hosts_for_all_partitions_and_foreign_changes_a
     await world.until_true(restored)
 
 
-async def test_a_newer_resource_with_the_hub_and_consumer_group_of_another_one_stops(world: World) -> None:
+async def test_a_newer_resource_with_the_hub_and_consumer_group_of_another_one_stops(world: ProcessWorld) -> None:
     """The older one names the hub only in its Secret, so its hosts report it; hubs are compared without case."""
     world.apply(SPEC | {"eventHub": {"authentication": SECRET}})
     status = await world.until(ready)
@@ -275,7 +277,7 @@ async def test_a_newer_resource_with_the_hub_and_consumer_group_of_another_one_s
     assert (await world.get("sts", "billing-host"))["spec"]["replicas"] > 0
 
 
-async def test_a_batch_is_attempted_one_job_at_a_time_until_it_is_committed(world: World) -> None:
+async def test_a_batch_is_attempted_one_job_at_a_time_until_it_is_committed(world: ProcessWorld) -> None:
     world.apply(SPEC | {"spark": SPEC["spark"] | {"retry": {"backoffSeconds": 3}, "history": {"failed": 0}}})
     await world.until(ready)
     world.hub.open_batch = BatchReport(number=1, files=10, bytes=10_000, events=1000, reason="Files")
@@ -328,7 +330,7 @@ async def test_a_batch_is_attempted_one_job_at_a_time_until_it_is_committed(worl
     assert condition(status, "SparkHealthy") == ("True", "Idle")
 
 
-async def fail_job(world: World, name: str, when: datetime) -> None:
+async def fail_job(world: ProcessWorld, name: str, when: datetime) -> None:
     """What the Job controller writes when the only pod has failed."""
     now = when.strftime("%Y-%m-%dT%H:%M:%SZ")
     failed = {
@@ -351,7 +353,7 @@ async def fail_job(world: World, name: str, when: datetime) -> None:
 
 
 @pytest.mark.long  # test_rights.py has each right, unit/operator/conditions/test_kstatus.py what is said
-async def test_a_right_that_is_missing_from_the_start_is_named_and_nothing_is_made(world: World) -> None:
+async def test_a_right_that_is_missing_from_the_start_is_named_and_nothing_is_made(world: ProcessWorld) -> None:
     role = await world.get("role", "eventconsumer-operator")
     role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["pods"]]
     world.operator.stop(signal.SIGTERM)

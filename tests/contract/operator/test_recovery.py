@@ -17,13 +17,13 @@ from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.watch import dead_watchers, watch
 from eventconsumer_operator.kube.workqueue import WorkQueue
 from tests.contract.operator.conftest import Cluster, start_cluster
-from tests.contract.operator.test_operator import SPEC, Hub, World, build, condition, ready
+from tests.contract.operator.test_operator import SPEC, Hub, ProcessWorld, build, condition, ready
 from tests.support.fakes.kubernetes import event_consumer
 from tests.support.waiting import HANG_SECONDS
 from tests.unit.operator.worlds import Told
 
 
-async def versions(world: World) -> list[str]:
+async def versions(world: ProcessWorld) -> list[str]:
     kinds = (("evc", "orders"), ("sts", "orders-host"), ("cm", "orders-host"), ("svc", "orders-host"))
     return [(await world.get(kind, name))["metadata"]["resourceVersion"] for kind, name in kinds]
 
@@ -128,7 +128,7 @@ async def test_killed_at_any_time_it_finishes_and_stops_writing(cluster: Cluster
         assert len(children["items"]) == 3
 
 
-async def started(world: World) -> None:
+async def started(world: ProcessWorld) -> None:
     """Wait until the new process watches: /healthz is up and its watchers ran."""
     async with aiohttp.ClientSession() as session, asyncio.timeout(HANG_SECONDS):
         while True:

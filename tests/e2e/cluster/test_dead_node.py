@@ -8,7 +8,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,20 +16,16 @@ from kubernetes.aio import client, config
 
 from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.kube.labels import HOST_SERVICE_ACCOUNT, SPARK_SERVICE_ACCOUNT
-from eventconsumer_api.v1alpha1.status import EventConsumerStatus
-from eventconsumer_api.wire.host_report import HostReport
-from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.manifest import POD, STATEFUL_SET
-from eventconsumer_operator.reconcile import Reconciler
-from eventconsumer_operator.resource.observed import consumer_from
 from eventconsumer_operator.settings import Settings
 from local_cluster.cluster import Cluster
 from local_cluster.layout import Layout, Network
-from tests.contract.operator.plan.test_pods import look
 from tests.e2e.conftest import ROOT
 from tests.support.definition import wait_until_served
+from tests.support.fakes.hosts import FakeHosts
 from tests.support.fakes.kubernetes import event_consumer
+from tests.support.operatorworld import OperatorWorld
 from tests.support.waiting import HANG_SECONDS
 from tests.unit.operator.worlds import SPARK, SPEC, batch, fleet, report
 
@@ -44,34 +40,15 @@ ADMINISTRATOR = Settings(
 )
 
 
-class Answers:
-    """What all hosts answer."""
-
-    def __init__(self, answer: HostReport | None = None) -> None:
-        self.answer = answer
-
-    async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:
-        return {name: self.answer for name in addresses if self.answer}
-
-
-class World:
-    """The namespace, and an operator that reconciles when it is asked."""
+class NodeWorld(OperatorWorld):
+    """The namespace, and a node that dies."""
 
     def __init__(self, cluster: Cluster, api: KubernetesApi) -> None:
-        self.cluster, self.api = cluster, api
-
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        return self.cluster.kubectl("-n", NAMESPACE, *arguments, stdin=stdin)
-
-    async def reconciled(self, answer: HostReport | None = None) -> EventConsumerStatus:
-        """Reconcile; the status."""
-        reconciler = Reconciler(self.api, await look(self.api, NAMESPACE), Answers(answer), ADMINISTRATOR)
-        await reconciler.reconcile(Key(NAMESPACE, "orders"))
-        return consumer_from(json.loads(self.kubectl("get", "evc", "orders", "-o", "json"))).status
+        super().__init__(api, NAMESPACE, cluster.kubectl, ADMINISTRATOR)
 
     async def stalled(self) -> str:
         """Reconcile; the message of Stalled, empty while it is not True."""
-        conditions = (await self.reconciled()).conditions
+        conditions = (await self.reconciled(FakeHosts())).conditions
         return "".join(each.message for each in conditions if (each.type, each.status) == STALLED)
 
     async def until_pod(self, ordinal: int) -> Manifest:
@@ -98,9 +75,7 @@ class World:
         binding["target"] = {"apiVersion": "v1", "kind": "Node", "name": NODE}
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/binding"
         self.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(binding))
-        ready = [{"type": "Ready", "status": "False"}]
-        status = json.dumps({"status": {"phase": "Running", "conditions": ready, "podIP": "10.201.0.9"}})
-        self.kubectl("patch", "pod", pod, "--subresource=status", "--type=merge", "-p", status)
+        self.run_pod(pod, "10.201.0.9", conditions=[{"type": "Ready", "status": "False"}])
 
 
 STALLED = ("Stalled", "True")
@@ -111,7 +86,7 @@ def local_cluster(*arguments: str) -> int:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[NodeWorld]:
     cluster = Cluster(LAYOUT, NETWORK)
     ran_before = cluster.runs()
     assert ran_before or local_cluster("up") == 0
@@ -128,7 +103,7 @@ async def world() -> AsyncIterator[World]:
         settings = client.Configuration()
         await config.load_kube_config(config_file=str(LAYOUT.kubeconfig), client_configuration=settings)
         async with client.ApiClient(settings) as connection:
-            yield World(cluster, KubernetesApi(connection))
+            yield NodeWorld(cluster, KubernetesApi(connection))
     finally:
         cluster.kubectl("delete", "node", NODE, "--ignore-not-found")
         cluster.kubectl("-n", NAMESPACE, "delete", "pods", "--all", "--force", "--grace-period=0")
@@ -139,7 +114,7 @@ async def world() -> AsyncIterator[World]:
             local_cluster("down")
 
 
-async def test_the_only_host_is_replaced_until_its_pod_has_ended(world: World) -> None:
+async def test_the_only_host_is_replaced_until_its_pod_has_ended(world: NodeWorld) -> None:
     spec = SPEC | {"scaling": {"mode": "Fixed", "replicas": 1}, "pods": NOWHERE}
     world.kubectl("apply", "-f", "-", stdin=json.dumps(event_consumer("orders", spec, NAMESPACE)))
     await world.stalled()
@@ -164,14 +139,14 @@ async def test_the_only_host_is_replaced_until_its_pod_has_ended(world: World) -
     assert await world.replicas() == 1
 
 
-async def test_a_driver_that_never_ends_does_not_stop_its_batch(world: World) -> None:
+async def test_a_driver_that_never_ends_does_not_stop_its_batch(world: NodeWorld) -> None:
     spark = SPARK["spark"] | {"driver": {"nodeSelector": NOWHERE["nodeSelector"]}, "retry": {"backoffSeconds": 0}}
     spec = SPEC | {"scaling": {"mode": "Fixed", "replicas": 1}, "pods": NOWHERE, "spark": spark}
     world.kubectl("apply", "-f", "-", stdin=json.dumps(event_consumer("orders", spec, NAMESPACE)))
-    await world.reconciled()
+    await world.reconciled(FakeHosts())
     await world.until_pod(0)
     world.run_on_the_node("orders-host-0")
-    leads = report(fleet=fleet(batch=batch()))
+    leads = FakeHosts(report(fleet=fleet(batch=batch())))
     await world.reconciled(leads)
     driver = await world.until_driver(1)
     world.run_on_the_node(driver)

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from eventconsumer_demo import run
-from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import Demo
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
+from tests.e2e.consumers import consumer, create_secrets, emulator_admin
 from tests.e2e.waiting import until, wait_for
 
 # contract/operator/test_missing.py has the same on the API server alone.
@@ -23,12 +21,10 @@ NAME = "limited"
 @pytest.fixture
 def limited(demo: Demo) -> Iterator[Demo]:
     """A hub with 2 partitions; consumer and quota are removed at the end."""
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        admin = AdminClient(f"http://127.0.0.1:{port}")
+    with emulator_admin(demo.cluster) as admin:
         if NAME not in {hub["name"] for hub in admin.hubs()}:
             admin.create_hub(NAME, partitions=2)
-    demo.cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-    demo.cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+    create_secrets(demo.cluster, NAME)
     yield demo
     demo.cluster.kubectl("delete", "quota", NAME, "--ignore-not-found")
     demo.cluster.kubectl("delete", "eventconsumer", NAME, "--ignore-not-found")

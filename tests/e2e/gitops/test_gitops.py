@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from eventconsumer_demo import run
 from eventconsumer_demo.cluster import Cluster
-from eventhubs_emulator.admin_client import AdminClient
 from tests.e2e.conftest import ROOT, Demo, image
+from tests.e2e.consumers import consumer, create_secrets, emulator_admin
 from tests.e2e.gitops.engine import MARK, Agent, Repository, build, local
-from tests.e2e.test_bad_input import GOOD_NAMESPACE, GOOD_STORAGE, consumer
 from tests.e2e.waiting import until
 
 pytestmark = pytest.mark.long
@@ -93,10 +91,9 @@ def gitops(demo: Demo, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Git
     kubeconfig = Path(local("kubeconfig"))
     cluster = Cluster(NAMESPACE, path=local("path"), kubeconfig=kubeconfig)
     cluster.ensure_namespace(NAMESPACE)
-    with demo.cluster.port_forward(run.HUB_NAMESPACE, "service/eventhubs", 8081) as port:
-        AdminClient(f"http://127.0.0.1:{port}").create_hub(NAME, partitions=PARTITIONS)
-    cluster.secret(f"{NAME}-hub", connectionString=GOOD_NAMESPACE)
-    cluster.secret(f"{NAME}-storage", connectionString=GOOD_STORAGE)
+    with emulator_admin(demo.cluster) as admin:
+        admin.create_hub(NAME, partitions=PARTITIONS)
+    create_secrets(cluster, NAME)
     repository = Repository(folder / "repository")
     repository.commit(operator=operator(), consumer=resource())
     agent = Agent(cluster, kubeconfig, repository, folder / "agent.log")

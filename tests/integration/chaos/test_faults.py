@@ -14,7 +14,7 @@ from local_cluster import procfs
 from tests.chaos.faults import FAULTS, HUB_PART, STORAGE_PART
 from tests.chaos.load import Load, Unread
 from tests.chaos.schedule import Action, Fault, NoTarget
-from tests.chaos.stage import Options, Stage, freeze, send
+from tests.chaos.stage import CampaignStage, Options, freeze, send
 from tests.chaos.storage import Storage
 from tests.chaos.verifier import compare, drained_files, read_file
 from tests.integration.processor.hosts import Consumer
@@ -40,7 +40,7 @@ class Scene:
         self.consumer.config["sink"]["prefix"] = NAME
         self.consumer.config["leases"]["location"]["prefix"] = f"namespace/{NAME}/"
         storage = Storage(azurite.connection_string, self.consumer.drained, self.consumer.leases)
-        self.stage = Stage(Cluster("none"), "chaos-test", Options(), emulator.admin, storage)
+        self.stage = CampaignStage(Cluster("none"), "chaos-test", Options(), emulator.admin, storage)
         self.stage.partitions[NAME] = PARTITIONS
         self.load = Load(emulator.admin, NAME, lambda: self.stage.partitions[NAME], 10.0)
         self.consumer.host(HOST)
@@ -155,7 +155,7 @@ def _words(pid: int) -> tuple[str, ...]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the local cluster needs root, too")
 def test_packets_are_dropped_in_the_network_of_one_pod(sandbox: str) -> None:
-    stage = Stage(Cluster("none"), "chaos-test", Options(), AdminClient("http://none"), Storage("", "", ""))
+    stage = CampaignStage(Cluster("none"), "chaos-test", Options(), AdminClient("http://none"), Storage("", "", ""))
     (pid,) = processes(sandbox)
 
     def rules() -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from eventconsumer_demo.cluster import Cluster
 from tests.chaos.faults import FAULTS, SECRET_PART, SPEC_PART
 from tests.chaos.schedule import Action, Fault, NoTarget
-from tests.chaos.stage import OPERATOR, Options, Stage
+from tests.chaos.stage import OPERATOR, CampaignStage, Options
 from tests.chaos.storage import Storage
 from tests.e2e.conftest import NAMESPACE, ROOT
 from tests.support.apiserver import ApiServerProcess, find_binary
@@ -53,16 +53,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def stage(cluster: Cluster, emulator_process: EmulatorProcess) -> Iterator[Stage]:
+def stage(cluster: Cluster, emulator_process: EmulatorProcess) -> Iterator[CampaignStage]:
     """A consumer with all of its objects, whose pods run as far as the API server knows."""
-    found = Stage(cluster, "chaos-test", Options(), emulator_process.admin, Storage("", "", ""))
+    found = CampaignStage(cluster, "chaos-test", Options(), emulator_process.admin, Storage("", "", ""))
     found.open()
     populate(found)
     yield found
     found.close()
 
 
-def populate(stage: Stage) -> None:
+def populate(stage: CampaignStage) -> None:
     """Create the objects that are missing."""
 
     def manifest(version: str, kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def action(fault: Fault) -> Action:
     return Action(1, 0.0, fault, NAME, 0.0, 0.5)
 
 
-def objects(stage: Stage) -> dict[str, Any]:
+def objects(stage: CampaignStage) -> dict[str, Any]:
     """Content of all present objects, without those that are being deleted."""
     return {
         f"{each['kind'].lower()}/{each['metadata']['name']}": each.get("data") or each.get("spec")
@@ -109,7 +109,7 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [fault.name for fault in FAULTS if fault.part in (SPEC_PART, SECRET_PART)])
-def test_changes_of_a_resource_and_its_secrets_end(stage: Stage, name: str) -> None:
+def test_changes_of_a_resource_and_its_secrets_end(stage: CampaignStage, name: str) -> None:
     fault = BY_NAME[name]
     assert fault.undo is not None
     wanted = {SPEC_PART: f"eventconsumer/{NAME}", SECRET_PART: f"secret/{NAME}-{name.partition('-')[0]}"}[fault.part]
@@ -134,7 +134,7 @@ def test_changes_of_a_resource_and_its_secrets_end(stage: Stage, name: str) -> N
         ("driver-deleted", f"pod/{DRIVER}"),
     ],
 )
-def test_objects_are_deleted(stage: Stage, name: str, gone: str) -> None:
+def test_objects_are_deleted(stage: CampaignStage, name: str, gone: str) -> None:
     populate(stage)
     before = objects(stage)
     BY_NAME[name].act(stage, action(BY_NAME[name]))
@@ -144,7 +144,7 @@ def test_objects_are_deleted(stage: Stage, name: str, gone: str) -> None:
         stage.kubectl("patch", "statefulset", STATEFUL_SET, "--type=merge", "-p", end)
 
 
-def test_the_operator_is_scaled(stage: Stage) -> None:
+def test_the_operator_is_scaled(stage: CampaignStage) -> None:
     populate(stage)
     fault = BY_NAME["operator-absent"]
     fault.act(stage, action(fault))
@@ -166,14 +166,14 @@ def test_the_operator_is_scaled(stage: Stage) -> None:
         ("storage-frozen", "no pod of azurite"),
     ],
 )
-def test_a_fault_without_a_target_reports_the_cause(stage: Stage, name: str, cause: str) -> None:
+def test_a_fault_without_a_target_reports_the_cause(stage: CampaignStage, name: str, cause: str) -> None:
     populate(stage)
     with pytest.raises(NoTarget, match=cause):
         BY_NAME[name].act(stage, action(BY_NAME[name]))
 
 
-def test_a_second_campaign_has_consumers_of_its_own(stage: Stage) -> None:
-    again = Stage(stage.cluster, "chaos-next", Options(in_flight=3), stage.admin, Storage("", "", ""))
+def test_a_second_campaign_has_consumers_of_its_own(stage: CampaignStage) -> None:
+    again = CampaignStage(stage.cluster, "chaos-next", Options(in_flight=3), stage.admin, Storage("", "", ""))
     again.open()
     assert again.statuses() == {name: {} for name in [*stage.consumers, *again.consumers]}
     spark = again.get("eventconsumer", again.consumers[0])["spec"]["spark"]

@@ -7,12 +7,10 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-import structlog
 from azure.storage.blob import BlobServiceClient, ContainerSasPermissions, generate_container_sas
 
 from eventconsumer_tools import cli
@@ -25,17 +23,11 @@ from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
 from tests.support.servers import EmulatorProcess
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("logs_as_before")
+
 GROUP = "certify"
 # Azurite refuses put-if-absent where only blocks exist; the service does not.
 OF_AZURITE = {"staged-blocks-no-obstacle"}
-
-
-@pytest.fixture(autouse=True)
-def _logs_as_before() -> Iterator[None]:
-    """The program silences logs for the whole process."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
 
 
 @pytest.fixture

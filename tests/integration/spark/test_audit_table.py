@@ -19,7 +19,7 @@ from eventconsumer_host.sink.slots import Chain, utc_now
 from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from tests.integration.spark import live
 from tests.support.azurite import AzuriteProcess
-from tests.unit.audit.auditing import CHAIN, ERA, World
+from tests.unit.audit.auditing import CHAIN, ERA, AuditedWorld
 from tests.unit.audit.deltatables import Table
 from tests.unit.host.stage import CONFIG
 
@@ -48,7 +48,7 @@ def test_a_table_that_spark_changes_is_clean_and_files_are_removed_from_it(
         service = BlobServiceClient.from_connection_string(azurite.connection_string, **client_options())
         store = AzureBlobStore(service, name, lambda _, __: None)
         await store.ensure_container()
-        made = Table(World(files=store))
+        made = Table(AuditedWorld(files=store))
         await made.world.begin(p0=0)
         for start in range(0, 60, 10):
             await made.world.file("0", start, range(start, start + 10))

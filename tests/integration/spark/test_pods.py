@@ -17,7 +17,7 @@ from tests.support.expansion import expand
 from tests.unit.operator.markers import (
     MARKS,
     WORLDS,
-    World,
+    LauncherWorld,
     allowed,
     keys,
     manifests,
@@ -222,7 +222,7 @@ def pods_of(gateway: JavaGateway, manifest: Manifest, folder: Path) -> Iterator[
 LISTS = ("priority_classes", "storage_classes", "schema_registries", "egress_namespaces")
 
 
-def everything(world: World, *, at_end: bool) -> tuple[dict[str, Any], Plan]:
+def everything(world: LauncherWorld, *, at_end: bool) -> tuple[dict[str, Any], Plan]:
     """A spec with a hostile value in each field that allows one beside the others, and its plan."""
     spec = world.spec(ALL[0], ALL[0].seed[0], "")
     settings = world.settings(ALL[0], "")
@@ -254,7 +254,7 @@ def found_in(pods: Iterable[Manifest]) -> list[str]:
 @pytest.mark.parametrize("at_end", [True, False], ids=["at the end", "at the start"])
 @pytest.mark.parametrize("world", WORLDS[1:], ids=lambda world: world.name)
 def test_texts_of_users_stay_text_in_pods_of_spark(
-    world: World, gateway: JavaGateway, tmp_path: Path, *, at_end: bool
+    world: LauncherWorld, gateway: JavaGateway, tmp_path: Path, *, at_end: bool
 ) -> None:
     spec, plan = everything(world, at_end=at_end)
     for manifest in filter(is_driver, manifests(plan)):
@@ -268,7 +268,9 @@ def test_texts_of_users_stay_text_in_pods_of_spark(
 
 
 @pytest.mark.parametrize("world", WORLDS[1:], ids=lambda world: world.name)
-def test_a_reference_in_a_property_is_found_in_executors(world: World, gateway: JavaGateway, tmp_path: Path) -> None:
+def test_a_reference_in_a_property_is_found_in_executors(
+    world: LauncherWorld, gateway: JavaGateway, tmp_path: Path
+) -> None:
     """So the property above looks at what Spark copies from properties."""
     field = next(each for each in ALL if each.path == "spec.spark.application.conf.*")
     value, mark = field.seed

@@ -23,7 +23,7 @@ from eventconsumer_storage.account import StorageAccount
 from eventconsumer_storage.errors import StorageError
 from tests.integration.spark.drained import host_name
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
-from tests.support.fakes.spark_store import FakeBlobStore
+from tests.support.fakes.spark_store import FakeSparkBlobStore
 from tests.support.faultactions import Amend, Fail
 from tests.support.faultproxy import Action, FaultProxy, Match
 from tests.support.waiting import HANG_SECONDS
@@ -36,7 +36,7 @@ Put = Callable[[str, bytes], None]
 def store(request: pytest.FixtureRequest) -> Iterator[tuple[ClaimStore, Put]]:
     """A store, and a way to write to it from outside."""
     if request.param == "fake":
-        fake = FakeBlobStore(time.monotonic)
+        fake = FakeSparkBlobStore(time.monotonic)
         yield fake, fake.put
         return
     server: AzuriteProcess = request.getfixturevalue("azurite")

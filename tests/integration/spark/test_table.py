@@ -18,7 +18,7 @@ from eventconsumer_storage.async_blobs import AzureBlobStore, client_options
 from eventconsumer_storage.confined.reader import Reader
 from tests.integration.spark import live
 from tests.support.azurite import ACCOUNT, KEY, AzuriteProcess
-from tests.unit.audit.auditing import ERA, World
+from tests.unit.audit.auditing import ERA, AuditedWorld
 
 FILES, EVENTS = 24, 10
 
@@ -42,7 +42,7 @@ def test_spark_optimizes_and_vacuums_while_hosts_register(spark: SparkSession, a
         service = BlobServiceClient.from_connection_string(azurite.connection_string, **client_options())
         store = AzureBlobStore(service, name, lambda _, __: None)
         await store.ensure_container()
-        world = World(files=store)
+        world = AuditedWorld(files=store)
         await world.begin(p0=0)
 
         def committer() -> Committer:

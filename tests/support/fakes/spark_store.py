@@ -15,7 +15,7 @@ class _Lease:
     broken: bool = False
 
 
-class FakeBlobStore:
+class FakeSparkBlobStore:
     """In memory; `lose_next_answer` makes the next write succeed and be repeated, as after a broken connection.
 
     Args:

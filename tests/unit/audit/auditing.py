@@ -1,6 +1,5 @@
 """Consumers for the auditor's tests, built blob by blob from the published layout and not by the product's writers."""
 
-import asyncio
 import hashlib
 import io
 import json
@@ -24,6 +23,7 @@ from eventconsumer_audit.read import Subject, audit
 from eventconsumer_host.source.hub import Hub
 from eventconsumer_host.source.schema import arrow_schema
 from eventconsumer_storage.blobs import BlobStore
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import FakeBlobStore
 
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -54,12 +54,12 @@ def broken(start: int, files_end: int) -> dict[str, Any]:
 
 
 @dataclass
-class World:
+class AuditedWorld:
     """A consumer under construction; the prefix is `p`, the leases are in a container of their own."""
 
-    files: BlobStore = field(default_factory=lambda: FakeBlobStore(clock))
-    leases: BlobStore = field(default_factory=lambda: FakeBlobStore(clock))
-    results: BlobStore = field(default_factory=lambda: FakeBlobStore(clock))
+    files: BlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
+    leases: BlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
+    results: BlobStore = field(default_factory=lambda: FakeBlobStore(virtual_clock))
     era: str = ERA
     namespace: str = "shop"  # in the names of data files of the Capture layout
     batch_files: list[dict[str, Any]] = field(default_factory=list)
@@ -219,11 +219,6 @@ class World:
         return await audit(Subject(StoreContainer(self.files, "drained"), "p", leases, hub, own, outputs), deep=deep)
 
 
-def clock() -> float:
-    """The running loop's time."""
-    return asyncio.get_running_loop().time()
-
-
 def metadata(rows: Sequence[int], data: bytes, epoch: int, dropped: Sequence[int] = ()) -> dict[str, str]:
     """Metadata of a slot."""
     last = max([*rows, *dropped])
@@ -276,9 +271,9 @@ def avro(rows: Sequence[int]) -> bytes:
     return out.getvalue()
 
 
-async def sample(world: World | None = None) -> World:
+async def sample(world: AuditedWorld | None = None) -> AuditedWorld:
     """Two partitions, four files each, in two batches of which the first is committed; all as it must be."""
-    world = world or World()
+    world = world or AuditedWorld()
     await world.begin(p0=0, p1=100)
     for part in (0, 1):
         for partition, start in (("0", 0), ("1", 100)):
@@ -291,7 +286,7 @@ async def sample(world: World | None = None) -> World:
     return world
 
 
-Change = Callable[[World], Awaitable[object]]
+Change = Callable[[AuditedWorld], Awaitable[object]]
 
 
 def put(name: str, body: object, **facts: str) -> Change:
@@ -302,7 +297,7 @@ def put(name: str, body: object, **facts: str) -> Change:
 def delete(name: str, container: str = "files") -> Change:
     """Delete a blob: below the prefix in `files`, by its whole name elsewhere."""
 
-    async def change(world: World) -> None:
+    async def change(world: AuditedWorld) -> None:
         fake(getattr(world, container)).delete(f"p/{name}" if container == "files" else name)
 
     return change
@@ -311,7 +306,7 @@ def delete(name: str, container: str = "files") -> Change:
 def edit(name: str, /, **changes: object) -> Change:
     """Change fields of a JSON blob below the prefix."""
 
-    async def change(world: World) -> None:
+    async def change(world: AuditedWorld) -> None:
         await world.put(name, await body_of(world, name) | changes)
 
     return change
@@ -335,7 +330,7 @@ def file(start: int, rows: Sequence[int], partition: str = "0", epoch: int = 2, 
 def lease(checkpoint: int | None, partition: str = "0", *, held: bool = False, **changes: Any) -> Change:
     """Another lease, which its owner may hold now."""
 
-    async def change(world: World) -> None:
+    async def change(world: AuditedWorld) -> None:
         name = await world.lease(partition, checkpoint, **changes)
         if held:
             await world.leases.acquire_lease(name, "11111111-1111-1111-1111-111111111111", 60)
@@ -348,7 +343,7 @@ def table(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
     return [pytest.param(*row[1:], id=row[0]) for row in rows]
 
 
-async def body_of(world: World, name: str) -> dict[str, Any]:
+async def body_of(world: AuditedWorld, name: str) -> dict[str, Any]:
     """A JSON blob below the prefix."""
     blob = await world.files.read(f"p/{name}", 10**6)
     assert blob is not None

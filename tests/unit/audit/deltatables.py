@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventconsumer_api.wire.file_columns import COLUMNS, delta_schema
-from tests.unit.audit.auditing import CHAIN, ERA, World, sample
+from tests.unit.audit.auditing import CHAIN, ERA, AuditedWorld, sample
 
 Action = dict[str, Any]
 PROTOCOL: Action = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
@@ -65,7 +65,7 @@ def part(name: str, rows: int) -> Action:
 class Table:
     """The log of a table; the log of each version is as a host or Spark writes it."""
 
-    world: World
+    world: AuditedWorld
     version: int = -1
     actions: list[Action] = field(default_factory=list)  # of all versions, for checkpoints
 

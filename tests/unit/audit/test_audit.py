@@ -31,8 +31,8 @@ from tests.unit.audit.auditing import (
     OWNER,
     TOTALS,
     WHEN,
+    AuditedWorld,
     Change,
-    World,
     body_of,
     broken,
     commit,
@@ -64,16 +64,16 @@ async def test_a_sound_consumer_is_clean() -> None:
 
 def slot(start: int, extension: str = "parquet") -> str:
     """A slot of partition 0."""
-    return World().slot("0", start, extension)
+    return AuditedWorld().slot("0", start, extension)
 
 
-async def name_twice(world: World) -> None:
+async def name_twice(world: AuditedWorld) -> None:
     """Let the second manifest name a file of the first one too."""
     first, second = [await body_of(world, f"_batches/{number:010d}.json") for number in (1, 2)]
     await manifest(2, files=[*second["files"], first["files"][0]])(world)
 
 
-async def rewrite(world: World) -> None:
+async def rewrite(world: AuditedWorld) -> None:
     """Put other content under the same metadata."""
     info = await world.files.head(f"p/{slot(30)}")
     assert info is not None
@@ -88,7 +88,7 @@ def leave_out(
 ) -> Change:
     """Commit the second batch without its first file, or with another file named as left out."""
 
-    async def damage(world: World) -> None:
+    async def damage(world: AuditedWorld) -> None:
         second = await body_of(world, f"_batches/{2:010d}.json")
         left = (await body_of(world, f"_batches/{number:010d}.json"))["files"][0] | facts
         await world.commit(second, [left] * (2 if twice else 1), **(changes or {}))
@@ -99,7 +99,7 @@ def leave_out(
 def forget(changes: dict[str, object]) -> Change:
     """Leave a file and rows out of the second batch, and change the record of the third, which leaves nothing out."""
 
-    async def damage(world: World) -> None:
+    async def damage(world: AuditedWorld) -> None:
         second = await body_of(world, f"_batches/{2:010d}.json")
         await world.commit(second, second["files"][:1], rows=3)
         await world.file("0", 40, range(40, 50), epoch=2, batched=True)
@@ -111,7 +111,7 @@ def forget(changes: dict[str, object]) -> Change:
 def parallel(number: int, *, commit: int | None = None) -> Change:
     """Make the second batch a parallel one of this number, and move the commit of the first batch, or delete it."""
 
-    async def change(world: World) -> None:
+    async def change(world: AuditedWorld) -> None:
         second, record = "_batches/0000000002.json", "_commits/0000000001.json"
         frozen, committed = await body_of(world, second), await body_of(world, record)
         await delete(second)(world)
@@ -141,7 +141,7 @@ def of_lease(body: bytes) -> Change:
 DAMAGES: list[tuple[str, Change, Code]] = [
     ("a file in the middle is deleted", delete(slot(20)), Code.SLOT_MISSING),
     ("the first file is deleted", delete(slot(0)), Code.SLOT_MISSING),
-    ("the last file is deleted", delete(World().slot("1", 130)), Code.CHECKPOINT_ABOVE_END),
+    ("the last file is deleted", delete(AuditedWorld().slot("1", 130)), Code.CHECKPOINT_ABOVE_END),
     ("a file of a batch is deleted", delete(slot(10)), Code.BATCH_FILE_MISSING),
     ("a file is overwritten without metadata", put(slot(10), b"x"), Code.SLOT_CHANGED),
     ("a file is emptied", put(slot(40), b"", **metadata(range(40, 50), b"x", 2)), Code.SLOT_CHANGED),
@@ -376,9 +376,9 @@ async def test_many_findings_are_counted_and_few_kept() -> None:
 # --- the Capture layout ---
 
 
-async def captured(namespace: str = "shop") -> World:
+async def captured(namespace: str = "shop") -> AuditedWorld:
     """A partition in the Capture layout."""
-    world = World(namespace=namespace)
+    world = AuditedWorld(namespace=namespace)
     await world.begin(p0=0)
     for number in range(3):
         await world.captured("0", 10 * number, range(10 * number, 10 * number + 10), number)
@@ -425,7 +425,7 @@ async def test_a_record_whose_body_differs_from_its_metadata_is_found() -> None:
 # --- leases of the current SDKs, and leases shared with other programs ---
 
 
-async def sdk_leases(world: World, folder: str, checkpoint: str, **ownership: str) -> None:
+async def sdk_leases(world: AuditedWorld, folder: str, checkpoint: str, **ownership: str) -> None:
     for partition in ("0", "1"):
         await world.leases.put(f"{folder}/ownership/{partition}", b"", metadata={"ownerid": "host-a"} | ownership)
     facts = {"sequencenumber": checkpoint, "offset": "no offset"}
@@ -549,7 +549,7 @@ async def test_storage_that_fails_is_unreadable_but_a_violation_outweighs_it() -
 
 @virtual
 async def test_an_empty_prefix_is_not_clean() -> None:
-    report = await World().audit()
+    report = await AuditedWorld().audit()
     assert report.exit_code == 3
     assert "no blobs below p/ in container drained" in report.summary
 
@@ -589,7 +589,9 @@ class Pruned(StoreContainer):
 
 @pytest.mark.parametrize("make", [sample, captured])
 @virtual
-async def test_files_that_are_pruned_while_the_audit_runs_are_no_damage(make: Callable[[], Awaitable[World]]) -> None:
+async def test_files_that_are_pruned_while_the_audit_runs_are_no_damage(
+    make: Callable[[], Awaitable[AuditedWorld]],
+) -> None:
     world = await make()
     report = await audit(Subject(Pruned(world.files), "p"), deep=True)
     assert (report.exit_code, report.counts) == (0, {"LeasesUnread": 1}), report.findings
@@ -598,7 +600,7 @@ async def test_files_that_are_pruned_while_the_audit_runs_are_no_damage(make: Ca
 # --- segments ---
 
 
-async def two_segments() -> World:
+async def two_segments() -> AuditedWorld:
     """The hub lost the events 30 to 39 of partition 0, and gave their numbers to others."""
     world = await sample()
     for partition, end in (("0", 40), ("1", 140)):

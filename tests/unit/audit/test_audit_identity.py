@@ -22,8 +22,8 @@ from tests.unit.audit.auditing import (
     LEASE_RECORD,
     RESOURCE,
     WHOSE,
+    AuditedWorld,
     Change,
-    World,
     commit,
     delete,
     edit,
@@ -202,7 +202,7 @@ async def test_a_wrong_prefix_is_unreadable_and_not_a_violation() -> None:
 )
 def test_an_ownership_of_the_sdk_layout_is_held_for_a_while(age: int, seconds: int | None, held: bool) -> None:
     reader = LeaseReader(
-        LeaseSubject(StoreContainer(World().leases), None, "$Default", LeaseLayout.AZURE_SDK), "n", "h"
+        LeaseSubject(StoreContainer(AuditedWorld().leases), None, "$Default", LeaseLayout.AZURE_SDK), "n", "h"
     )
     lease = replace(LeaseFacts("0", "b"), owner="o", modified=CREATED, seconds=seconds)
     assert reader.is_held(lease, CREATED + timedelta(seconds=age)) is held

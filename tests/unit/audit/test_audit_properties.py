@@ -14,7 +14,7 @@ from eventconsumer_audit.frozen import FrozenFile, FrozenFiles
 from eventconsumer_audit.model import BatchesAudit
 from eventconsumer_audit.names import gaps
 from tests.support.fakes.virtual import virtual
-from tests.unit.audit.auditing import World, fake, metadata
+from tests.unit.audit.auditing import AuditedWorld, fake, metadata
 from tests.unit.audit.deltatables import NEWER, Table, part, vector
 
 
@@ -22,7 +22,7 @@ from tests.unit.audit.deltatables import NEWER, Table, part, vector
 class Written:
     """A consumer that hosts may have written."""
 
-    world: World = field(default_factory=World)
+    world: AuditedWorld = field(default_factory=AuditedWorld)
     names: dict[str, list[str]] = field(default_factory=dict)  # partition -> its files
     gaps: int = 0
     events: int = 0
@@ -120,7 +120,7 @@ async def test_a_chain_of_hosts_is_clean_and_one_file_taken_away_or_changed_is_m
 @pytest.mark.parametrize("deep", [False, True])
 @virtual
 async def test_a_file_that_ends_before_it_starts_does_not_keep_the_audit_from_its_end(deep: bool) -> None:
-    world = World()
+    world = AuditedWorld()
     await world.begin(p0=10)
     await world.file("0", 11, [10])
     await world.file("0", 12, [9])
@@ -162,7 +162,7 @@ def test_every_code_has_a_meaning_and_a_remedy_where_something_is_to_be_done() -
 
 async def cost(files: int) -> tuple[int, int]:
     """Requests to storage and calls of functions in an audit of one partition."""
-    world = World()
+    world = AuditedWorld()
     await world.begin(p0=0)
     blobs = fake(world.files)
     facts = metadata(range(10), b"x", 1)
@@ -204,7 +204,7 @@ class Tables:
         self.waiting: list[int] = []
 
     async def write(self) -> Table:
-        made = Table(World())
+        made = Table(AuditedWorld())
         await made.world.begin(p0=0)
         self.waiting = list(range(0, 10 * self._draw(st.integers(1, 6)), 10))
         for start in self.waiting:

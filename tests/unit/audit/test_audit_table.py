@@ -16,14 +16,14 @@ from eventconsumer_audit.read import Subject, audit
 from eventconsumer_audit.show import show
 from eventconsumer_storage.blobs import BlobInfo
 from tests.support.fakes.virtual import virtual
-from tests.unit.audit.auditing import ERA, WHEN, World, fake, sample, table
+from tests.unit.audit.auditing import ERA, WHEN, AuditedWorld, fake, sample, table
 from tests.unit.audit.deltatables import NEWER, Table, metadata, parquet, part, registered, txn, vector
 
 Damage = Callable[[Table], Awaitable[object]]
 KINDS = ["none", "classic", "multipart", "v2"]
 
 
-async def tombstone(world: World, start: int, partition: str = "0") -> None:
+async def tombstone(world: AuditedWorld, start: int, partition: str = "0") -> None:
     """Replace a file by a tombstone."""
     name = f"p/{world.slot(partition, start)}"
     found = await world.files.head(name)
@@ -110,7 +110,7 @@ async def test_what_other_programs_do_with_the_table_is_no_damage(kind: str) -> 
 
 @virtual
 async def test_files_whose_events_the_handler_dropped_need_no_bounds_or_are_not_in_the_table() -> None:
-    made = Table(World())
+    made = Table(AuditedWorld())
     await made.world.begin(p0=0)
     await made.world.file("0", 0, [2, 3], dropped=[0, 1, 4])
     await made.world.file("0", 5, [], dropped=range(5, 9))

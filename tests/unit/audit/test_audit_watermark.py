@@ -8,7 +8,7 @@ import pytest
 
 from eventconsumer_audit.codes import Code
 from tests.support.fakes.virtual import virtual
-from tests.unit.audit.auditing import CHAIN, ERA, LATER, World, broken, segment, table
+from tests.unit.audit.auditing import CHAIN, ERA, LATER, AuditedWorld, broken, segment, table
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -35,9 +35,9 @@ def record(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-async def drained() -> World:
+async def drained() -> AuditedWorld:
     """Two files of partition 0 and one of partition 1; the second batch is open."""
-    world = World()
+    world = AuditedWorld()
     await world.begin(p0=0, p1=0)
     await world.file("0", 0, range(10), batched=True, changes=times(0, 9))
     await world.file("1", 0, range(10), batched=True, changes=times(5, 8))
@@ -60,7 +60,7 @@ async def test_a_watermark_that_is_right_is_clean() -> None:
     assert (report.exit_code, report.findings) == (0, [])
 
 
-async def late(world: World) -> None:
+async def late(world: AuditedWorld) -> None:
     await world.file("1", 10, range(10, 20), changes=times(9, 40))
     await world.lease("1", 19)
 
@@ -122,7 +122,7 @@ async def late(world: World) -> None:
     ),
 )
 async def test_a_watermark_that_is_wrong_is_found(
-    change: Callable[[World], Awaitable[object]], code: Code, count: int
+    change: Callable[[AuditedWorld], Awaitable[object]], code: Code, count: int
 ) -> None:
     world = await drained()
     await change(world)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.chaos.campaign import UNDO_PATIENCE_SECONDS, Campaign, Result
 from tests.chaos.schedule import Action, Fault, NoTarget
-from tests.chaos.stage import Stage
+from tests.chaos.stage import CampaignStage
 
 Act = Callable[[Any, Action], Any]
 
@@ -21,7 +21,7 @@ class Scene:
         self.now = 0.0
         self._stop_at = stop_at
         self.campaign = Campaign(
-            cast(Stage, self.effects), lambda: self.now, self._wait, self._sleep, self.lines.append
+            cast(CampaignStage, self.effects), lambda: self.now, self._wait, self._sleep, self.lines.append
         )
         self.actions = [
             Action(number, at, Fault(f"fault-{number}", f"part-{number}", act, undo, (0, seconds)), "a", seconds, 0.0)

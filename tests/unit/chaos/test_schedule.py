@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from tests.chaos.faults import FAULTS
 from tests.chaos.schedule import PAUSE_SECONDS, Action, Fault, NoTarget, Undo, schedule
-from tests.chaos.stage import Stage
+from tests.chaos.stage import CampaignStage
 
 CONSUMERS = ("a", "b")
 
 
-def nothing(stage: Stage, action: Action) -> Undo | None:
+def nothing(stage: CampaignStage, action: Action) -> Undo | None:
     """A fault without an effect."""
 
 

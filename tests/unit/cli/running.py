@@ -13,6 +13,7 @@ import typer.main
 from eventconsumer_api.resource.crdgen import custom_resource_definition
 from eventconsumer_cli.kube.cluster import Cluster
 from eventconsumer_cli.main import main
+from tests.support.clocks import ManualClock
 
 # Made once for all tests: they take longer to make than a command takes to run.
 command_of = functools.cache(typer.main.get_command)
@@ -33,18 +34,17 @@ class Ran:
         return json.loads(self.out)
 
 
-class Clock:
+class CommandClock(ManualClock):
     """The clock of commands that wait: a sleep takes no time, and runs the next of `steps`."""
 
     def __init__(self) -> None:
-        self.now = 1000.0
+        super().__init__()
         self.steps: list[Callable[[], object]] = []
 
-    def monotonic(self) -> float:
-        return self.now
+    monotonic = ManualClock.__call__
 
     def sleep(self, seconds: float) -> None:
-        self.now += seconds
+        super().sleep(seconds)
         if self.steps:
             self.steps.pop(0)()
 
@@ -55,7 +55,7 @@ class Shell:
     def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self._capsys = capsys
         self._patch = monkeypatch
-        self.clock = Clock()
+        self.clock = CommandClock()
         for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setattr("typer.main.get_command", command_of)

@@ -14,6 +14,7 @@ from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.wire.host_report import FleetReport
 from eventconsumer_cli.errors import ClusterError
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER, POD
+from tests.support.terminal import Terminal
 from tests.unit.cli.fakes import FakeCluster, condition, consumer, fleet, pod, report
 from tests.unit.cli.inside import cluster_with
 from tests.unit.cli.running import Shell
@@ -23,13 +24,6 @@ FORGED = "FORGED"
 # a line that nobody wrote.
 ATTACK = f"\x1b[2J\x1b]0;owned\x07\rReady\x9b31m\x1b[8m\u202egnp.exe\u2066\u2028\x7f\n{FORGED}"
 OUR_STYLES = re.compile(r"\x1b\[(?:[0-4]|3[1-6])(?:;(?:[0-4]|3[1-6]))*m")
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def harmful(shown: str) -> list[str]:

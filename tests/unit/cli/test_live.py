@@ -16,17 +16,11 @@ from eventconsumer_cli.output import Output, table
 from eventconsumer_cli.rates import Rates, total
 from eventconsumer_cli.session import Options, Session
 from eventconsumer_cli.view import Look
+from tests.support.terminal import Terminal
 from tests.unit.cli.fakes import FakeCluster, consumer, fleet, pod, report, shop
-from tests.unit.cli.running import Clock
+from tests.unit.cli.running import CommandClock
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def watch(
@@ -37,7 +31,7 @@ def watch(
     everything: bool = False,
 ) -> str:
     """Run `top` on a terminal; each step happens between two looks, and after the last Ctrl-C is pressed."""
-    stream, clock = Terminal(), Clock()
+    stream, clock = Terminal(), CommandClock()
     session = Session(Options(all_namespaces=everything), lambda _: cluster)
     session.out = Output(out=Console(file=stream, force_terminal=True, width=100, height=height))
 

@@ -7,7 +7,7 @@ import yaml
 
 from eventconsumer_cli.kube.kinds import EVENT_CONSUMER
 from tests.unit.cli.fakes import FakeCluster, consumer, report, shop
-from tests.unit.cli.running import Clock, Shell
+from tests.unit.cli.running import CommandClock, Shell
 from tests.unit.operator.worlds import SPEC
 
 MANIFEST = {"apiVersion": "eventconsumer.io/v1alpha1", "kind": "EventConsumer", "metadata": {"name": "orders"}}
@@ -91,7 +91,7 @@ def test_a_manifest_needs_a_rate_and_partitions(shell: Shell, manifest: str) -> 
 
 
 def test_the_rate_of_a_running_consumer_is_measured(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, clock = shop(), Clock()
+    cluster, clock = shop(), CommandClock()
     made = consumer()
     made["spec"] = SPEC
     cluster.put(EVENT_CONSUMER, made)
@@ -106,7 +106,7 @@ def test_the_rate_of_a_running_consumer_is_measured(shell: Shell, monkeypatch: p
 
 
 def test_a_consumer_without_hosts_needs_a_rate(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, clock = shop(), Clock()
+    cluster, clock = shop(), CommandClock()
     made = consumer()
     made["spec"] = SPEC
     cluster.put(EVENT_CONSUMER, made)

@@ -27,11 +27,12 @@ from eventconsumer_host.sink.parquet import encode
 from eventconsumer_host.sink.slots import Chain, segment_id
 from eventconsumer_host.source.heard import Heard
 from eventconsumer_host.source.hub import HubInfo
+from tests.support.clocks import virtual_clock
 from tests.support.confined import Here
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub
 from tests.support.fakes.virtual import virtual
-from tests.unit.host.stage import CONFIG, virtual_clock
+from tests.unit.host.stage import CONFIG
 
 LAYOUTS = ["EventProcessorHost", "AzureSdk"]
 FOREIGN = "11111111-1111-1111-1111-111111111111"

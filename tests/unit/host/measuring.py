@@ -19,10 +19,11 @@ from eventconsumer_host.lease.model import Checkpoint, Lease
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.sink.slots import Chain, Draft, EnqueuedRange
 from eventconsumer_host.source.hub import HubInfo, PartitionInfo
+from tests.support.clocks import virtual_clock
 from tests.support.confined import Here
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub
-from tests.unit.host.stage import CONFIG, virtual_clock
+from tests.unit.host.stage import CONFIG
 
 
 class TimedHub(FakeHub):
@@ -57,7 +58,7 @@ def now() -> datetime:
 
 
 @dataclass
-class World:
+class LeaderWorld:
     """A hub, a sink, leases, and who measures them."""
 
     hub: TimedHub
@@ -85,7 +86,7 @@ class World:
         return View(list(self.hub.partitions), dict(self.leases))
 
     @classmethod
-    async def drained(cls, partitions: int, events: int) -> "World":
+    async def drained(cls, partitions: int, events: int) -> "LeaderWorld":
         """A hub with events in each partition, all of them in a file."""
         world = cls(TimedHub(partitions))
         for partition in world.hub.partitions:

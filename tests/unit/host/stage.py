@@ -26,6 +26,7 @@ from eventconsumer_host.sink.formats import files_of
 from eventconsumer_host.sink.parquet import encode
 from eventconsumer_host.sink.slots import Chain
 from eventconsumer_host.source.hub import HubInfo
+from tests.support.clocks import virtual_clock
 from tests.support.confined import Here
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub, FakePartition
@@ -50,13 +51,8 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def virtual_clock() -> float:
-    """The loop's virtual time."""
-    return asyncio.get_running_loop().time()
-
-
 @dataclass
-class Stage:
+class PumpWorld:
     """One partition's surroundings, and the pumps started on it."""
 
     hub: FakeHub = field(default_factory=FakeHub)

@@ -404,7 +404,7 @@ def _minimal(node: Schema, path: str, but: str = "") -> Any:
 
 
 @dataclass(frozen=True)
-class World:
+class LauncherWorld:
     """What the operator finds: a resource with one launcher, and settings that allow what can be allowed.
 
     Attributes:
@@ -451,10 +451,10 @@ class World:
 
 
 WORLDS = (
-    World("native in the driver", (("mode", "Local"),)),
-    World("native with executors", (("mode", "Executors"),), insecure=False),
-    World("kubeflow", (("launcher", "Kubeflow"), ("mode", "Executors"))),
-    World("apache", (("launcher", "Apache"), ("mode", "Executors"))),
+    LauncherWorld("native in the driver", (("mode", "Local"),)),
+    LauncherWorld("native with executors", (("mode", "Executors"),), insecure=False),
+    LauncherWorld("kubeflow", (("launcher", "Kubeflow"), ("mode", "Executors"))),
+    LauncherWorld("apache", (("launcher", "Apache"), ("mode", "Executors"))),
 )
 
 
@@ -472,7 +472,7 @@ def observe(spec: dict[str, Any], status: EventConsumerStatus | None = None) -> 
     return observed(spec, status=known, hosts=stateful_set(0, 0), reports=reports)
 
 
-def planned(world: World, field: Field, value: str, key: str) -> Plan:
+def planned(world: LauncherWorld, field: Field, value: str, key: str) -> Plan:
     """The plan with a value in a field.
 
     Raises:
@@ -489,7 +489,7 @@ def keys(field: Field) -> tuple[str, ...]:
     return keys_of("".join(["spec", *map(_shown, field.steps[:where])]))
 
 
-def allowed(world: World, field: Field, key: str) -> Callable[[str], bool]:
+def allowed(world: LauncherWorld, field: Field, key: str) -> Callable[[str], bool]:
     """Whether the operator accepts a value."""
 
     def accepts(value: str) -> bool:
@@ -506,7 +506,7 @@ def allowed(world: World, field: Field, key: str) -> Callable[[str], bool]:
 
 
 @dataclass(frozen=True)
-class Place:
+class MarkedText:
     """A text of a manifest with a marker.
 
     Attributes:
@@ -533,12 +533,12 @@ _JSON = {
 }
 
 
-def places(manifest: Manifest, mark: str) -> Iterator[Place]:
+def places(manifest: Manifest, mark: str) -> Iterator[MarkedText]:
     """Every place of a marker in a manifest."""
     yield from _walk(manifest, manifest["kind"], mark)
 
 
-def _walk(node: Any, path: str, mark: str) -> Iterator[Place]:
+def _walk(node: Any, path: str, mark: str) -> Iterator[MarkedText]:
     if _PODS.fullmatch(path):
         path = "pod"
     if isinstance(node, dict):
@@ -546,7 +546,7 @@ def _walk(node: Any, path: str, mark: str) -> Iterator[Place]:
             if name in _DIGESTS:
                 continue
             if mark in name:
-                yield Place(f"{path}{{}}", name)
+                yield MarkedText(f"{path}{{}}", name)
             inner = "*" if mark in name else name
             yield from _walk(value, f"{path}[{inner}]" if re.search(r"[./]", inner) else f"{path}.{inner}", mark)
     elif isinstance(node, list):
@@ -554,7 +554,7 @@ def _walk(node: Any, path: str, mark: str) -> Iterator[Place]:
             named = each.get("name", "") if isinstance(each, dict) and path.endswith(".env") else ""
             yield from _walk(each, f"{path}[{'*' if mark in named else named}]", mark)
     elif isinstance(node, str) and mark in node:
-        yield Place(path, node)
+        yield MarkedText(path, node)
         if path in _JSON:
             content = expand(node) if ".env[" in path else node
             yield from _walk(json.loads(content), _JSON[path], mark)

@@ -15,8 +15,8 @@ from eventconsumer_operator.kube.contests import Contests
 from eventconsumer_operator.kube.manifest import CONFIG_MAP, JOB, SERVICE, STATEFUL_SET, difference
 from eventconsumer_operator.kube.ownership import ANNOTATION_APPLIED
 from eventconsumer_operator.plan import make_plan
+from tests.support.fakes.hosts import FakeHosts
 from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
-from tests.unit.operator.test_reconcile import FakeHosts
 from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPARK, SPEC, batch, fleet, load, report, spec_with
 
 

@@ -14,9 +14,9 @@ from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.workqueue import Backoff, WorkQueue
 from eventconsumer_operator.reconcile import Next, Reconciler
 from eventconsumer_operator.settings import Settings
+from tests.support.fakes.hosts import FakeHosts
 from tests.support.fakes.kubernetes import FakeKubernetes
 from tests.support.fakes.virtual import virtual
-from tests.unit.operator.test_reconcile import FakeHosts
 
 A, B = Key("shop", "a"), Key("shop", "b")
 SETTINGS = Settings(namespaces=("shop",), processor_image="h", spark_image="s")

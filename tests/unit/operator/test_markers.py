@@ -40,8 +40,8 @@ from tests.unit.operator.markers import (
     RULES,
     WORLDS,
     Field,
-    Place,
-    World,
+    LauncherWorld,
+    MarkedText,
     allowed,
     fields,
     keys,
@@ -280,7 +280,7 @@ EXACT = re.compile(
 EXPANDED = re.compile(r"pod\.spec\.containers\[\]\.(args|env)\[.*|SparkApplication\.spec\.(arguments|driverArgs)\[\]")
 
 
-def form_problem(place: Place) -> str | None:
+def form_problem(place: MarkedText) -> str | None:
     """What is wrong with a text in a place, whatever the user wrote."""
     check = next((check for pattern, check in (*PLACES, *SPARK_PLACES) if re.fullmatch(pattern, place.path)), None)
     if check is None:
@@ -289,7 +289,7 @@ def form_problem(place: Place) -> str | None:
     return f"{place.path}: {problem}: {place.text!r}" if problem else None
 
 
-def problems_of(place: Place, field: Field, value: str) -> Iterator[str]:
+def problems_of(place: MarkedText, field: Field, value: str) -> Iterator[str]:
     """What is wrong with a text in a place, for what the user wrote."""
     if problem := form_problem(place):
         yield problem
@@ -329,7 +329,7 @@ class Case:
         tame: The manifests with a tame value.
     """
 
-    world: World
+    world: LauncherWorld
     value: str
     made: tuple[Manifest, ...]
     tame: tuple[Manifest, ...]
@@ -345,7 +345,7 @@ class Tame:
         made: The manifests.
     """
 
-    world: World
+    world: LauncherWorld
     key: str
     made: tuple[Manifest, ...]
 
@@ -429,7 +429,7 @@ class Shown:
     log: str
 
 
-def shown(world: World, field: Field, value: str, key: str, log: io.StringIO) -> Shown:
+def shown(world: LauncherWorld, field: Field, value: str, key: str, log: io.StringIO) -> Shown:
     """What people see of a resource with a value that the API server accepts, whether or not the operator does."""
     observed, settings = observe(world.spec(field, value, key)), world.settings(field, value)
     plan: Plan | None = None

@@ -3,14 +3,13 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from eventconsumer_api.kube.kinds import Manifest
-from eventconsumer_api.wire.host_report import HostReport, HostState, StorageReport, WatermarkReport
+from eventconsumer_api.wire.host_report import HostState, StorageReport, WatermarkReport
 from eventconsumer_operator.errors import Forbidden, OperatorError, Transient
 from eventconsumer_operator.fleet.key import FleetKey
 from eventconsumer_operator.fleet.messages import Fleets
@@ -30,29 +29,10 @@ from eventconsumer_operator.kube.resync import Resync
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.pace import MOVING_SECONDS, PLAN_SECONDS, RESTING_SECONDS, STARTING_SECONDS
 from eventconsumer_operator.reconcile import CALM_SECONDS, Reconciler
+from tests.support.fakes.hosts import FakeHosts
 from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.support.fakes.virtual import virtual
 from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPARK, SPEC, Told, batch, fleet, load, report
-
-
-class FakeHosts:
-    """Hosts that say what the test wants: one report for each pod that has an address."""
-
-    def __init__(self) -> None:
-        self.answer: HostReport | None = None
-        self.read = 0  # reports
-        self.told: list[bytes] = []  # messages
-
-    async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:
-        self.read += len(addresses)
-        return dict.fromkeys(addresses, self.answer) if self.answer else {}
-
-    async def send(
-        self, addresses: Mapping[str, str], body: bytes, signature: str, *, with_reports: bool = False
-    ) -> dict[str, HostReport]:
-        assert signature
-        self.told.append(body)
-        return dict.fromkeys(addresses, self.answer) if self.answer and with_reports else {}
 
 
 class Cluster:

@@ -18,7 +18,7 @@ from eventconsumer_spark.input.manifest import MAX_MANIFEST_BYTES, check_files, 
 from eventconsumer_spark.program.environment import load_job
 from eventconsumer_spark.program.process import process
 from eventconsumer_spark.storage.store import BlobFacts
-from tests.support.fakes.spark_store import FakeBlobStore
+from tests.support.fakes.spark_store import FakeSparkBlobStore
 
 RESOURCE = ResourceRef(namespace="shop", name="orders", uid="uid-1")
 PREFIX = "shop/orders"
@@ -38,14 +38,14 @@ PATHS = [f"{PREFIX}/segment=1/partition=0/from={n:020d}.parquet" for n in (0, 10
 
 
 @pytest.fixture
-def store() -> FakeBlobStore:
-    blobs = FakeBlobStore()
+def store() -> FakeSparkBlobStore:
+    blobs = FakeSparkBlobStore()
     for path in PATHS:
         blobs.put(path, b"parquet")
     return blobs
 
 
-def frozen(store: FakeBlobStore, **changes: object) -> BatchManifest:
+def frozen(store: FakeSparkBlobStore, **changes: object) -> BatchManifest:
     """The manifest over what the store has now, written to it."""
     files = [
         BatchFile(path=path, etag=store.blobs[path][0], size=7, partition="0", first=n, last=n + 9, count=10)
@@ -68,7 +68,7 @@ def frozen(store: FakeBlobStore, **changes: object) -> BatchManifest:
 
 
 @pytest.mark.parametrize("reprocess", [None, ReprocessOf(name="again", first=3, last=3)])
-def test_merge_is_refused_where_batches_are_parallel(store: FakeBlobStore, reprocess: ReprocessOf | None) -> None:
+def test_merge_is_refused_where_batches_are_parallel(store: FakeSparkBlobStore, reprocess: ReprocessOf | None) -> None:
     job = JOB.model_copy(update={"reprocess": reprocess})
     made: dict[str, Any] = {"spark": None, "events": None, "output": "o", "quarantine_path": "q", "transaction": "t"}
     batch = Batch(job=job, manifest=frozen(store, parallel=True), table="not a table", **made)
@@ -79,7 +79,7 @@ def test_merge_is_refused_where_batches_are_parallel(store: FakeBlobStore, repro
 
 
 def test_transactions_of_parallel_batches_differ_from_those_of_batches_that_may_be_open_with_them() -> None:
-    store = FakeBlobStore()
+    store = FakeSparkBlobStore()
     for path in PATHS:
         store.put(path, b"parquet")
     names = [frozen(store, number=number, parallel=True).transaction for number in range(1, 1 + 2 * IN_FLIGHT_MAX)]
@@ -89,14 +89,14 @@ def test_transactions_of_parallel_batches_differ_from_those_of_batches_that_may_
     assert frozen(store).transaction == "c1"  # as before there were parallel batches
 
 
-def test_driver_refuses_a_batch_that_the_operator_takes_for_another_kind(store: FakeBlobStore) -> None:
+def test_driver_refuses_a_batch_that_the_operator_takes_for_another_kind(store: FakeSparkBlobStore) -> None:
     site: Any = SimpleNamespace(store=store, commits=PREFIX)
     frozen(store, parallel=True)
     with pytest.raises(ManifestError, match="operator and hosts must have the same version"):
         begin(JOB, site, Ending())
 
 
-def test_manifest_is_read_as_written_whatever_resource_it_was_frozen_for(store: FakeBlobStore) -> None:
+def test_manifest_is_read_as_written_whatever_resource_it_was_frozen_for(store: FakeSparkBlobStore) -> None:
     for resource in (RESOURCE, ResourceRef(namespace="market", name="orders", uid="uid-2")):
         manifest = frozen(store, resource=resource)
         assert load_manifest(store, JOB) == manifest
@@ -112,7 +112,7 @@ def test_manifest_is_read_as_written_whatever_resource_it_was_frozen_for(store: 
     ],
     ids=["missing", "not readable", "too large to be parsed"],
 )
-def test_manifest_that_cannot_be_read(store: FakeBlobStore, content: bytes | None, text: str) -> None:
+def test_manifest_that_cannot_be_read(store: FakeSparkBlobStore, content: bytes | None, text: str) -> None:
     if content is not None:
         store.put(manifest_name(PREFIX, 3), content)
     with pytest.raises(ManifestError, match=text):
@@ -120,13 +120,13 @@ def test_manifest_that_cannot_be_read(store: FakeBlobStore, content: bytes | Non
 
 
 @pytest.mark.parametrize("changes", [{"number": 4}, {"chain": "c2"}])
-def test_manifest_of_something_else(store: FakeBlobStore, changes: dict[str, object]) -> None:
+def test_manifest_of_something_else(store: FakeSparkBlobStore, changes: dict[str, object]) -> None:
     frozen(store, **changes)
     with pytest.raises(ManifestError, match=r"own spec\.sink\.prefix"):
         load_manifest(store, JOB)
 
 
-def test_changed_and_missing_files_are_named(store: FakeBlobStore) -> None:
+def test_changed_and_missing_files_are_named(store: FakeSparkBlobStore) -> None:
     manifest = frozen(store)
     store.put(PATHS[0], b"parquet")
     store.delete(PATHS[1])
@@ -136,7 +136,7 @@ def test_changed_and_missing_files_are_named(store: FakeBlobStore) -> None:
     assert f"{PATHS[1]} is missing" in str(raised.value)
 
 
-def test_many_changed_files_are_counted(store: FakeBlobStore) -> None:
+def test_many_changed_files_are_counted(store: FakeSparkBlobStore) -> None:
     manifest = frozen(store)
     files = [manifest.files[0].model_copy(update={"path": f"gone-{n}"}) for n in range(12)]
     with pytest.raises(FilesChangedError, match=r"gone-0 is missing.*gone-4 is missing and 7 more"):

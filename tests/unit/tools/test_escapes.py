@@ -5,13 +5,12 @@ import enum
 import json
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pytest
-import structlog
 import yaml
 from pydantic import AwareDatetime, BaseModel
 
@@ -42,6 +41,8 @@ from eventconsumer_tools.commands.model import (
 from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import show
 
+pytestmark = pytest.mark.usefixtures("logs_as_before")
+
 ATTACK = "\x1b[2J\x1b]0;owned\x07\r\x9b31m\x1b[8m\u202egnp\u2066\u2028\x7f[red]x[/]\nFORGED"
 # A letter's body and traceback have many lines, below their names.
 MANY_LINES = (DeadLetterReport,)
@@ -61,14 +62,6 @@ TABLES: list[tuple[type[Report], Callable[[Any, Console], None]]] = [
     (LeasesReport, leases._table),
     (PlanReport, apply._table),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _logs_as_before() -> Iterator[None]:
-    """The program silences logs for the whole process."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
 
 
 def attacked(kind: Any) -> Any:

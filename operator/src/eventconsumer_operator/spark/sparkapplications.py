@@ -11,8 +11,8 @@ Spark's submission copies the arguments of the program into the arguments of the
 Kubeflow: a SparkApplication sparkoperator.k8s.io/v1beta2. It is created once and never changed: the Kubeflow operator
 reacts to a change by killing the application and submitting it again. Without its webhook, the Kubeflow operator sets
 no owner on the driver pod, and does not delete it with the application. So the EventConsumer owns the pod, and
-`orphaned_drivers` are the drivers of deleted applications. The driver pod owns all other objects of an application (executors, a
-Service, ConfigMaps).
+`orphaned_drivers` are the drivers of deleted applications. The driver pod owns all other objects of an application
+(executors, a Service, ConfigMaps).
 
 Apache: a SparkApplication spark.apache.org/v1. It owns its pods, which are kept for their logs until it is deleted.
 Spark sets the labels of the pods, because the launcher does not.

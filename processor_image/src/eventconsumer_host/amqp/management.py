@@ -4,8 +4,8 @@ The connection is opened with the first query and kept, separate from the connec
 independent of links. If it was lost while idle, the next query detects this, and is repeated on a new connection.
 
 A hub answers 50 queries per second, of all its clients together, then `com.microsoft:server-busy`. So a client spreads
-its queries (`CallPace`), and queries of the whole hub share their answers (`SharedQuery`). `leader.rate_limit` keeps the queries
-of a measurement below this, so that other queries do not wait for it.
+its queries (`CallPace`), and queries of the whole hub share their answers (`SharedQuery`). `leader.rate_limit` keeps
+the queries of a measurement below this, so that other queries do not wait for it.
 """
 
 import asyncio

@@ -16,7 +16,7 @@ from eventconsumer_host.lease.model import Checkpoint, Lease, Taken
 from eventconsumer_host.lease.store import LeaseStore
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import NotFound
-from tests.contract.conftest import World
+from tests.contract.conftest import ContainerWorld
 
 NAMES = Names("", "shop.example", "orders", "$Default")
 Make = Callable[[BlobStore, Callable[[], float]], LeaseStore]
@@ -26,7 +26,7 @@ Make = Callable[[BlobStore, Callable[[], float]], LeaseStore]
 class Pair:
     """The leases as two hosts see them."""
 
-    world: World
+    world: ContainerWorld
     one: LeaseStore
     two: LeaseStore
     owner_blob: str  # of partition 0
@@ -42,7 +42,7 @@ class Pair:
 
 
 @pytest.fixture(params=["EventProcessorHost", "AzureSdk"])
-def pair(request: pytest.FixtureRequest, world: World) -> Pair:
+def pair(request: pytest.FixtureRequest, world: ContainerWorld) -> Pair:
     """Each layout in turn."""
 
     def legacy(blobs: BlobStore) -> LeaseStore:

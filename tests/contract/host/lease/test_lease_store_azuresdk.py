@@ -11,7 +11,7 @@ from eventconsumer_host.lease.azuresdk_store import FOREIGN_SECONDS, HANDOVER_SE
 from eventconsumer_host.lease.held import HeldLease
 from eventconsumer_host.lease.model import Checkpoint, Lease
 from eventconsumer_storage.errors import Damaged
-from tests.contract.conftest import World
+from tests.contract.conftest import ContainerWorld
 from tests.support.fakes.blobs import EPOCH
 
 NAMES = Names("", "Shop.Example", "Orders", "$Default")
@@ -19,7 +19,7 @@ OWNERSHIP = "shop.example/orders/$default/ownership/0"
 CHECKPOINT = "shop.example/orders/$default/checkpoint/0"
 
 
-def store_of(world: World, *, other: bool = False) -> AzureSdkStore:
+def store_of(world: ContainerWorld, *, other: bool = False) -> AzureSdkStore:
     """The leases as a host sees them."""
     return AzureSdkStore(world.other if other else world.blobs, NAMES, 15, world.clock)
 
@@ -29,21 +29,21 @@ async def listed(store: AzureSdkStore) -> Lease:
     return (await store.list(["0"])).leases["0"]
 
 
-async def hold(store: AzureSdkStore, world: World, owner: str = "host-a") -> HeldLease:
+async def hold(store: AzureSdkStore, world: ContainerWorld, owner: str = "host-a") -> HeldLease:
     """Acquire partition 0, which must work."""
     taken = await store.acquire(await listed(store), owner)
     assert taken is not None
     return HeldLease(store, taken, world.clock)
 
 
-async def metadata(world: World, name: str) -> dict[str, str]:
+async def metadata(world: ContainerWorld, name: str) -> dict[str, str]:
     """A blob's metadata; it must have no content."""
     head = await world.other.head(name)
     assert head is not None and head.size == 0
     return {key.lower(): value for key, value in head.metadata.items()}
 
 
-async def claim_as_sdk(world: World, owner: str, name: str = OWNERSHIP) -> None:
+async def claim_as_sdk(world: ContainerWorld, owner: str, name: str = OWNERSHIP) -> None:
     """What a processor of an SDK does to claim, or with an empty owner to give back."""
     head = await world.other.head(name)
     if head is None:
@@ -52,7 +52,7 @@ async def claim_as_sdk(world: World, owner: str, name: str = OWNERSHIP) -> None:
         await world.other.set_metadata(name, {"ownerid": owner}, if_match=head.etag)
 
 
-async def test_the_blobs_from_the_first_claim_to_release(world: World) -> None:
+async def test_the_blobs_from_the_first_claim_to_release(world: ContainerWorld) -> None:
     store = store_of(world)
     await store.list(["0"])
     assert await world.other.list("") == []  # nothing is there before somebody claims it
@@ -66,7 +66,7 @@ async def test_the_blobs_from_the_first_claim_to_release(world: World) -> None:
     assert [info.name for info in await world.other.list("")] == [CHECKPOINT, OWNERSHIP]
 
 
-async def test_renewing_changes_the_blob_so_that_others_see_life(world: World) -> None:
+async def test_renewing_changes_the_blob_so_that_others_see_life(world: ContainerWorld) -> None:
     held = await hold(store_of(world), world)
     before = await world.other.head(OWNERSHIP)
     await held._renew()
@@ -74,7 +74,7 @@ async def test_renewing_changes_the_blob_so_that_others_see_life(world: World) -
     assert before is not None and after is not None and before.etag != after.etag == held.lease.etag
 
 
-async def test_a_claim_by_a_processor_of_an_sdk_ends_ours_and_drops_the_epoch(world: World) -> None:
+async def test_a_claim_by_a_processor_of_an_sdk_ends_ours_and_drops_the_epoch(world: ContainerWorld) -> None:
     store = store_of(world)
     held = await hold(store, world)
     await held.raise_epoch(above=8)
@@ -89,7 +89,7 @@ async def test_a_claim_by_a_processor_of_an_sdk_ends_ours_and_drops_the_epoch(wo
     assert taken is not None and taken.lease.epoch == 10  # remembered by this host, though the blob lost it
 
 
-async def test_an_ownership_of_an_sdk_is_over_when_it_did_not_change_for_long(world: World) -> None:
+async def test_an_ownership_of_an_sdk_is_over_when_it_did_not_change_for_long(world: ContainerWorld) -> None:
     if world.blobs is not world.other:
         pytest.skip("two minutes of real time")
     store = store_of(world)
@@ -119,7 +119,7 @@ async def test_an_ownership_of_an_sdk_is_over_when_it_did_not_change_for_long(wo
     ],
 )
 async def test_an_ownership_of_an_sdk_expires_by_the_intervals_between_its_claims(
-    world: World, intervals: list[float], patience: int
+    world: ContainerWorld, intervals: list[float], patience: int
 ) -> None:
     if world.blobs is not world.other:
         pytest.skip("minutes of real time")
@@ -136,7 +136,7 @@ async def test_an_ownership_of_an_sdk_expires_by_the_intervals_between_its_claim
     assert not (await listed(store)).leased
 
 
-async def test_a_partition_expires_by_the_claims_on_all_partitions_of_its_owner(world: World) -> None:
+async def test_a_partition_expires_by_the_claims_on_all_partitions_of_its_owner(world: ContainerWorld) -> None:
     if world.blobs is not world.other:
         pytest.skip("minutes of real time")
     store = store_of(world)
@@ -152,7 +152,7 @@ async def test_a_partition_expires_by_the_claims_on_all_partitions_of_its_owner(
     assert {lease.leased for lease in (await store.list(["0", "1"])).leases.values()} == {False}
 
 
-async def test_what_an_sdk_gave_back_is_free_at_once(world: World) -> None:
+async def test_what_an_sdk_gave_back_is_free_at_once(world: ContainerWorld) -> None:
     store = store_of(world)
     await claim_as_sdk(world, "processor-1")
     assert (await listed(store)).leased
@@ -162,7 +162,7 @@ async def test_what_an_sdk_gave_back_is_free_at_once(world: World) -> None:
     await hold(store, world)
 
 
-async def test_a_claimant_that_was_refused_finds_the_partition_free_at_its_next_attempt(world: World) -> None:
+async def test_a_claimant_that_was_refused_finds_the_partition_free_at_its_next_attempt(world: ContainerWorld) -> None:
     ours, other = store_of(world), store_of(world, other=True)
     await hold(ours, world)
     await other.list(["0"])
@@ -180,7 +180,7 @@ async def test_a_claimant_that_was_refused_finds_the_partition_free_at_its_next_
         assert not (await listed(ours)).leased
 
 
-async def test_a_partition_that_one_of_ours_released_is_kept_for_nobody(world: World) -> None:
+async def test_a_partition_that_one_of_ours_released_is_kept_for_nobody(world: ContainerWorld) -> None:
     store, other = store_of(world), store_of(world, other=True)
     held = await hold(store, world)
     await other.list(["0"])
@@ -188,7 +188,7 @@ async def test_a_partition_that_one_of_ours_released_is_kept_for_nobody(world: W
     assert not (await listed(other)).leased
 
 
-async def test_checkpoints_of_an_sdk_are_read_and_never_lowered(world: World) -> None:
+async def test_checkpoints_of_an_sdk_are_read_and_never_lowered(world: ContainerWorld) -> None:
     await world.other.put(CHECKPOINT, b"", metadata={"offset": "100", "sequencenumber": "7", "clientidentifier": "c"})
     store = store_of(world)
     held = await hold(store, world)
@@ -202,7 +202,7 @@ async def test_checkpoints_of_an_sdk_are_read_and_never_lowered(world: World) ->
     assert await metadata(world, CHECKPOINT) == {"offset": "210", "sequencenumber": "21"}
 
 
-async def test_a_checkpoint_written_after_the_tenure_is_refused(world: World) -> None:
+async def test_a_checkpoint_written_after_the_tenure_is_refused(world: ContainerWorld) -> None:
     held = await hold(store_of(world), world)
     await held.advance(Checkpoint("10", 1))
     await claim_as_sdk(world, "processor-1")
@@ -222,7 +222,7 @@ def record(spelling: str) -> bytes:
     return LeaseRecord(**texts, since=EPOCH, spelling=spelling).model_dump_json(by_alias=True).encode()
 
 
-async def test_blobs_of_an_sdk_that_keeps_case_are_used_under_their_names(world: World) -> None:
+async def test_blobs_of_an_sdk_that_keeps_case_are_used_under_their_names(world: ContainerWorld) -> None:
     await world.other.put(f"{SPELLED}/checkpoint/0", b"", metadata={"offset": "100", "sequencenumber": "7"})
     await claim_as_sdk(world, "", f"{SPELLED}/ownership/0")
     await world.other.put("SHOP.example/Orders/$Defaults/ownership/0", b"")  # of another group
@@ -237,7 +237,7 @@ async def test_blobs_of_an_sdk_that_keeps_case_are_used_under_their_names(world:
     assert (await store.spelling(), store.folder) == (SPELLED, "shop.example/orders/$default/")
 
 
-async def test_the_record_decides_the_spelling_for_good(world: World) -> None:
+async def test_the_record_decides_the_spelling_for_good(world: ContainerWorld) -> None:
     await world.other.put(f"{SPELLED}/checkpoint/0", b"", metadata={"offset": "100", "sequencenumber": "7"})
     await world.other.put(CHECKPOINT, b"", metadata={"offset": "50", "sequencenumber": "3"})
     with pytest.raises(LeasesAmbiguous, match=r"2 folders.*SHOP.example/Orders/\$Default and shop.example/orders/"):
@@ -252,7 +252,7 @@ async def test_the_record_decides_the_spelling_for_good(world: World) -> None:
             await listed(store_of(world))
 
 
-async def test_a_partition_whose_owner_lives_under_another_spelling_is_left_to_it(world: World) -> None:
+async def test_a_partition_whose_owner_lives_under_another_spelling_is_left_to_it(world: ContainerWorld) -> None:
     await world.other.put("shop.example/orders/$default~identity.json", record(""))
     rival = f"{SPELLED}/ownership/0"
     await claim_as_sdk(world, "go-1", rival)
@@ -269,7 +269,7 @@ async def test_a_partition_whose_owner_lives_under_another_spelling_is_left_to_i
         await hold(store_of(world), world)
 
 
-async def test_of_an_sdk_and_a_host_that_claim_at_once_one_wins(world: World) -> None:
+async def test_of_an_sdk_and_a_host_that_claim_at_once_one_wins(world: ContainerWorld) -> None:
     store = store_of(world)
     await claim_as_sdk(world, "")
     seen = await listed(store)
@@ -288,7 +288,7 @@ async def test_of_an_sdk_and_a_host_that_claim_at_once_one_wins(world: World) ->
     assert owner == ("processor-1" if claimed else "host-a")
 
 
-async def test_a_lease_rebuilt_from_a_damaged_checkpoint_can_be_read_again(world: World) -> None:
+async def test_a_lease_rebuilt_from_a_damaged_checkpoint_can_be_read_again(world: ContainerWorld) -> None:
     store = store_of(world)
     await (await hold(store, world)).release()
     await world.other.put(CHECKPOINT, b"", metadata={"sequencenumber": "twelve"})

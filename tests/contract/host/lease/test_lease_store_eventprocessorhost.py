@@ -11,14 +11,14 @@ from eventconsumer_host.lease.eventprocessorhost_store import EventProcessorHost
 from eventconsumer_host.lease.held import HeldLease
 from eventconsumer_host.lease.model import Checkpoint, Lease, Taken
 from eventconsumer_storage.blobs import BlobStore
-from tests.contract.conftest import World
+from tests.contract.conftest import ContainerWorld
 from tests.support.fakes.blobs import FOREVER
 
 FOREIGN = "11111111-1111-1111-1111-111111111111"
 
 
 def store_of(
-    world: World, *, other: bool = False, dialect: LeaseDialect = LeaseDialect.AUTO
+    world: ContainerWorld, *, other: bool = False, dialect: LeaseDialect = LeaseDialect.AUTO
 ) -> EventProcessorHostStore:
     """The leases as a host sees them."""
     blobs = world.other if other else world.blobs
@@ -32,7 +32,7 @@ async def take(store: EventProcessorHostStore, owner: str) -> Taken:
     return taken
 
 
-async def content(world: World, partition: str = "0") -> tuple[str, dict[str, str]]:
+async def content(world: ContainerWorld, partition: str = "0") -> tuple[str, dict[str, str]]:
     """Body and metadata of a partition's blob, without the copy of the body."""
     blob = await world.other.read(f"$Default/{partition}", 20_000)
     assert blob is not None
@@ -45,7 +45,7 @@ DOT_NET = '{"Offset":%s,"SequenceNumber":%d,"PartitionId":"0","Owner":"%s","Toke
 JAVA = '{%s"sequenceNumber":%d,"token":"%s","epoch":%d,"partitionId":"0","owner":"%s"}'
 
 
-async def test_the_bytes_from_creation_to_release(world: World) -> None:
+async def test_the_bytes_from_creation_to_release(world: ContainerWorld) -> None:
     store = store_of(world)
     await store.list(["0"])
     assert await content(world) == (JAVA % ("", -1, "", 0, ""), {})
@@ -58,7 +58,7 @@ async def test_the_bytes_from_creation_to_release(world: World) -> None:
     assert await content(world) == (JAVA % ('"offset":"4096",', 12, "", 1, ""), {})
 
 
-async def test_the_bytes_in_the_dialect_of_dot_net(world: World) -> None:
+async def test_the_bytes_in_the_dialect_of_dot_net(world: ContainerWorld) -> None:
     store = store_of(world, dialect=LeaseDialect.DOT_NET)
     await store.list(["0"])
     assert await content(world) == (DOT_NET % ("null", -1, "", "", 0), {})
@@ -79,7 +79,7 @@ class Unread:
         return getattr(self._blobs, operation)
 
 
-async def test_a_listing_shows_all_leases_and_only_bodies_of_other_programs_are_read(world: World) -> None:
+async def test_a_listing_shows_all_leases_and_only_bodies_of_other_programs_are_read(world: ContainerWorld) -> None:
     store = store_of(world)
     await store.list(["0", "1"])
     held = HeldLease(store, await take(store, "host-a"), world.clock)
@@ -117,7 +117,7 @@ DESTROYED = b'{"sequenceNumber":0,"token":"t","epoch":3,"partitionId":"-1","owne
     ],
 )
 async def test_a_new_and_a_rebuilt_blob_get_the_keys_of_the_others(
-    world: World, dialect: LeaseDialect, others: list[bytes], java: bool
+    world: ContainerWorld, dialect: LeaseDialect, others: list[bytes], java: bool
 ) -> None:
     for number, body in enumerate(others, 1):
         await world.blobs.put(f"$Default/{number}", body)
@@ -132,13 +132,13 @@ async def test_a_new_and_a_rebuilt_blob_get_the_keys_of_the_others(
     assert key in (await content(world, "9"))[0]
 
 
-async def test_a_lease_gets_the_keys_that_are_set_when_it_is_acquired(world: World) -> None:
+async def test_a_lease_gets_the_keys_that_are_set_when_it_is_acquired(world: ContainerWorld) -> None:
     await world.blobs.put("$Default/0", OF_DOT_NET % b"0")
     taken = await take(store_of(world, dialect=LeaseDialect.JAVA), "host-a")
     assert (await content(world))[0] == JAVA % ('"offset":"9",', 4, taken.lease.token, 1, "host-a")
 
 
-async def test_a_blob_of_the_java_library_stays_readable_for_it(world: World) -> None:
+async def test_a_blob_of_the_java_library_stays_readable_for_it(world: ContainerWorld) -> None:
     await world.blobs.put("$Default/0", b'{"offset":"9","sequenceNumber":4,"epoch":-1,"partitionId":"0"}')
     taken = await take(store_of(world), "host-a")
     assert (taken.lease.epoch, taken.lease.checkpoint) == (0, Checkpoint("9", 4))
@@ -147,14 +147,14 @@ async def test_a_blob_of_the_java_library_stays_readable_for_it(world: World) ->
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[" * 16_000, b" " * 20_000, b'{"Epoch":"one"}', b"\xff\xfe"])
-async def test_no_damaged_body_is_taken_for_a_fresh_lease(world: World, body: bytes) -> None:
+async def test_no_damaged_body_is_taken_for_a_fresh_lease(world: ContainerWorld, body: bytes) -> None:
     await world.blobs.put("$Default/0", body)
     listing = await store_of(world).list(["0"])
     assert listing.leases == {}
     assert "cannot parse lease blob $Default/0" in listing.invalid["0"].why
 
 
-async def test_a_lease_that_never_ends_is_a_problem_of_its_partition_alone(world: World) -> None:
+async def test_a_lease_that_never_ends_is_a_problem_of_its_partition_alone(world: ContainerWorld) -> None:
     store = store_of(world)
     await store.list(["0", "1"])
     await world.other.acquire_lease("$Default/0", FOREIGN, FOREVER)
@@ -167,7 +167,7 @@ async def test_a_lease_that_never_ends_is_a_problem_of_its_partition_alone(world
     await take(store, "host-a")
 
 
-async def test_a_lasting_lease_without_an_owner_is_reported(world: World) -> None:
+async def test_a_lasting_lease_without_an_owner_is_reported(world: ContainerWorld) -> None:
     if world.blobs is not world.other:
         pytest.skip("half a minute of real time")
     store = store_of(world)
@@ -182,7 +182,7 @@ async def test_a_lasting_lease_without_an_owner_is_reported(world: World) -> Non
     assert not (await store.list(["0"])).leases["0"].leased
 
 
-async def test_a_lease_that_is_broken_ends_for_its_owner_while_it_could_still_write(world: World) -> None:
+async def test_a_lease_that_is_broken_ends_for_its_owner_while_it_could_still_write(world: ContainerWorld) -> None:
     store, other = store_of(world), store_of(world, other=True)
     held = HeldLease(store, await take(store, "host-a"), world.clock)
     await world.break_lease("$Default/0", 5)

@@ -11,7 +11,7 @@ from eventconsumer_host.sink.content import Content
 from eventconsumer_host.sink.slots import Slot
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import StorageError
-from tests.contract.conftest import World
+from tests.contract.conftest import ContainerWorld
 from tests.support.fakes.blobs import put_blocks
 from tests.unit.host.chains import LAYOUTS, chain, draft, tombstone
 
@@ -27,7 +27,7 @@ async def write(blobs: BlobStore, layout: str, nonce: str, made: Content) -> Slo
     return await commit(files, facts, made, check=lambda: None, failed=lambda _: None, rng=Random(nonce))
 
 
-async def data_of(world: World, slot: Slot) -> bytes:
+async def data_of(world: ContainerWorld, slot: Slot) -> bytes:
     """What a committed file holds."""
     blob = await world.other.read(slot.path, 64 * 1024**2)
     assert blob is not None and blob.info.etag == slot.etag and blob.info.size == slot.size
@@ -36,7 +36,7 @@ async def data_of(world: World, slot: Slot) -> bytes:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("size", [0, 1000, 3 * 1024**2 + 7])
-async def test_a_committed_file_is_read_back_as_it_was(world: World, layout: str, size: int) -> None:
+async def test_a_committed_file_is_read_back_as_it_was(world: ContainerWorld, layout: str, size: int) -> None:
     made = content(b"x", size)
     assert await write(world.blobs, layout, "a", made) is None
     slot = await chain(layout, world.other).at(5)
@@ -51,7 +51,7 @@ async def test_a_committed_file_is_read_back_as_it_was(world: World, layout: str
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("sizes", [(1000, 1000), (1000, 2 * 1024**2), (2 * 1024**2, 2 * 1024**2)])
-async def test_two_writers_of_one_slot_agree(world: World, layout: str, sizes: tuple[int, int]) -> None:
+async def test_two_writers_of_one_slot_agree(world: ContainerWorld, layout: str, sizes: tuple[int, int]) -> None:
     made = {"a": content(b"a", sizes[0]), "b": content(b"b", sizes[1])}
     answers = await asyncio.gather(
         write(world.blobs, layout, "a", made["a"]), write(world.other, layout, "b", made["b"])
@@ -68,7 +68,7 @@ async def test_two_writers_of_one_slot_agree(world: World, layout: str, sizes: t
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_blocks_of_a_dead_writer_stop_nobody(world: World, layout: str) -> None:
+async def test_blocks_of_a_dead_writer_stop_nobody(world: ContainerWorld, layout: str) -> None:
     class Torn(Exception):
         pass
 
@@ -85,7 +85,7 @@ async def test_blocks_of_a_dead_writer_stop_nobody(world: World, layout: str) ->
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-async def test_a_tombstone_keeps_the_slot_and_its_facts(world: World, layout: str) -> None:
+async def test_a_tombstone_keeps_the_slot_and_its_facts(world: ContainerWorld, layout: str) -> None:
     files = chain(layout, world.blobs)
     for start in (5, 9):
         await files.put(draft(start, start + 3, nonce=str(start)), content(b"x", 1000))
@@ -102,7 +102,7 @@ async def test_a_tombstone_keeps_the_slot_and_its_facts(world: World, layout: st
         await files.put(draft(5, 8, nonce="late"), content(b"x", 10))
 
 
-async def test_the_slot_before_a_number_is_found(world: World) -> None:
+async def test_the_slot_before_a_number_is_found(world: ContainerWorld) -> None:
     files = chain("SequenceNumber", world.blobs)
     for start in (3, 999, 1000, 123_456):
         await files.put(draft(start, start, nonce=str(start)), b"x")

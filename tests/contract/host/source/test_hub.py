@@ -19,7 +19,7 @@ from tests.support.servers import EmulatorProcess
 from tests.support.waiting import HANG_SECONDS
 
 
-class World(Protocol):
+class HubWorld(Protocol):
     """A hub with two partitions, and what its administrator can do."""
 
     hub: Hub
@@ -60,35 +60,27 @@ class Fake:
         return self.fake.partitions["0"].reader
 
     def produce(self, count: int) -> None:
-        """See `World`."""
         self.fake.partitions["0"].add(*[b"event"] * count)
 
     def retain_from(self, number: int) -> None:
-        """See `World`."""
         self.fake.partitions["0"].retain_from(number)
 
     def redeliver(self, number: int) -> None:
-        """See `World`."""
         self._reader().position = number - 1
 
     def start_early(self, events: int) -> None:
-        """See `World`."""
         self.fake.partitions["0"].early = events
 
     def drop(self) -> None:
-        """See `World`."""
         self._reader().broken = True
 
     def freeze(self) -> None:
-        """See `World`."""
         self._reader().frozen = True
 
     def recreate(self) -> None:
-        """See `World`."""
         self.fake.recreate()
 
     def grow(self) -> None:
-        """See `World`."""
         self.fake.add_partition()
 
 
@@ -102,36 +94,28 @@ class Emulated:
         self.hub = adapter(HubAccess(host, "orders", "$Default", text, transport=transport))
 
     def produce(self, count: int) -> None:
-        """See `World`."""
         for _ in range(count):
             self.admin.put_event("orders", "0", b"event")
 
     def retain_from(self, number: int) -> None:
-        """See `World`."""
         self.admin.move_retention("orders", "0", before=number)
 
     def redeliver(self, number: int) -> None:
-        """See `World`."""
         self.admin.redeliver(number, hub="orders", partition="0")
 
     def start_early(self, events: int) -> None:
-        """See `World`."""
         self.admin.start_early(events, hub="orders", partition="0")
 
     def drop(self) -> None:
-        """See `World`."""
         self.admin.drop_connections()
 
     def freeze(self) -> None:
-        """See `World`."""
         self.admin.freeze(hub="orders", partition="0")
 
     def recreate(self) -> None:
-        """See `World`."""
         self.admin.recreate_hub("orders")
 
     def grow(self) -> None:
-        """See `World`."""
         self.admin.add_partitions("orders", total=3)
 
 
@@ -146,35 +130,27 @@ class Peered:
         self.hub: Hub = AmqpHub(HubAccess("localhost", "orders", "$Default", text, transport=transport))
 
     def produce(self, count: int) -> None:
-        """See `World`."""
         self.peer.call("produce_mixed", count=count, **self.place)
 
     def retain_from(self, number: int) -> None:
-        """See `World`."""
         self.peer.call("retain_from", number=number, **self.place)
 
     def redeliver(self, number: int) -> None:
-        """See `World`."""
         self.peer.call("redeliver", number=number, **self.place)
 
     def start_early(self, events: int) -> None:
-        """See `World`."""
         self.peer.call("start_early", events=events, **self.place)
 
     def drop(self) -> None:
-        """See `World`."""
         self.peer.call("drop")
 
     def freeze(self) -> None:
-        """See `World`."""
         self.peer.call("freeze", **self.place)
 
     def recreate(self) -> None:
-        """See `World`."""
         self.peer.call("recreate", hub="orders")
 
     def grow(self) -> None:
-        """See `World`."""
         self.peer.call("grow", hub="orders")
 
 
@@ -186,13 +162,13 @@ class Peered:
         *("peer", "peer, plain", "peer, websockets"),
     ]
 )
-async def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HubWorld]:
     """The fake, the emulator, and a broker of another stack; `plain` as where the compiled decoder is not installed."""
     server, _, variant = request.param.partition(", ")
     transport = HubTransport.AMQP_WEB_SOCKETS if variant == "websockets" else HubTransport.AMQP
     if variant == "plain":
         monkeypatch.setattr(compiled, "find", lambda: None)
-    found: World
+    found: HubWorld
     if server == "fake":
         found = Fake()
     elif server == "peer":
@@ -214,7 +190,7 @@ async def numbers(source: Source, count: int, most: int = 300) -> list[int]:
     return found
 
 
-async def test_events_come_in_order_behind_the_position(world: World) -> None:
+async def test_events_come_in_order_behind_the_position(world: HubWorld) -> None:
     world.produce(8)
     source = await world.hub.open("0", 2, 1, 100)
     assert await numbers(source, 5) == [3, 4, 5, 6, 7]
@@ -224,21 +200,21 @@ async def test_events_come_in_order_behind_the_position(world: World) -> None:
     await source.close()
 
 
-async def test_a_reader_of_a_partition_that_was_never_used_gets_its_first_events(world: World) -> None:
+async def test_a_reader_of_a_partition_that_was_never_used_gets_its_first_events(world: HubWorld) -> None:
     source = await world.hub.open("0", -1, 1, 100)
     world.produce(2)
     assert await numbers(source, 2) == [0, 1]
     await source.close()
 
 
-async def test_no_more_events_come_than_asked_for_at_a_time(world: World) -> None:
+async def test_no_more_events_come_than_asked_for_at_a_time(world: HubWorld) -> None:
     world.produce(7)
     source = await world.hub.open("0", -1, 1, 100)
     assert await numbers(source, 7, most=3) == list(range(7))
     await source.close()
 
 
-async def test_what_is_retained_and_where_the_end_is(world: World) -> None:
+async def test_what_is_retained_and_where_the_end_is(world: HubWorld) -> None:
     empty = await world.hub.partition("0")
     assert (empty.is_empty, empty.last, empty.earliest) == (True, -1, 0)
     world.produce(6)
@@ -254,7 +230,7 @@ async def test_what_is_retained_and_where_the_end_is(world: World) -> None:
 
 
 @pytest.mark.parametrize("above", [0, 1])
-async def test_a_reader_of_an_equal_or_higher_epoch_displaces_the_one_there(world: World, above: int) -> None:
+async def test_a_reader_of_an_equal_or_higher_epoch_displaces_the_one_there(world: HubWorld, above: int) -> None:
     world.produce(3)
     former = await world.hub.open("0", -1, 5, 100)
     assert await numbers(former, 3) == [0, 1, 2]
@@ -269,7 +245,7 @@ async def test_a_reader_of_an_equal_or_higher_epoch_displaces_the_one_there(worl
     await successor.close()
 
 
-async def test_a_reader_of_a_lower_epoch_is_refused_until_the_higher_one_is_gone(world: World) -> None:
+async def test_a_reader_of_a_lower_epoch_is_refused_until_the_higher_one_is_gone(world: HubWorld) -> None:
     there = await world.hub.open("0", -1, 5, 100)
     with pytest.raises(LinkStolen):
         await world.hub.open("0", -1, 4, 100)
@@ -286,7 +262,7 @@ async def test_a_reader_of_a_lower_epoch_is_refused_until_the_higher_one_is_gone
     await source.close()
 
 
-async def test_a_lost_connection_ends_the_link_and_a_new_one_continues(world: World) -> None:
+async def test_a_lost_connection_ends_the_link_and_a_new_one_continues(world: HubWorld) -> None:
     world.produce(2)
     source = await world.hub.open("0", -1, 1, 100)
     assert await numbers(source, 2) == [0, 1]
@@ -302,7 +278,7 @@ async def test_a_lost_connection_ends_the_link_and_a_new_one_continues(world: Wo
     await again.close()
 
 
-async def test_a_frozen_link_is_silent_while_the_hub_has_events(world: World) -> None:
+async def test_a_frozen_link_is_silent_while_the_hub_has_events(world: HubWorld) -> None:
     source = await world.hub.open("0", -1, 1, 100)
     world.freeze()
     world.produce(2)
@@ -311,7 +287,7 @@ async def test_a_frozen_link_is_silent_while_the_hub_has_events(world: World) ->
     await source.close()
 
 
-async def test_events_may_come_again(world: World) -> None:
+async def test_events_may_come_again(world: HubWorld) -> None:
     world.produce(4)
     source = await world.hub.open("0", -1, 1, 100)
     assert await numbers(source, 4) == [0, 1, 2, 3]
@@ -321,7 +297,7 @@ async def test_events_may_come_again(world: World) -> None:
     await source.close()
 
 
-async def test_a_link_may_start_before_its_position(world: World) -> None:
+async def test_a_link_may_start_before_its_position(world: HubWorld) -> None:
     world.produce(6)
     world.start_early(3)
     source = await world.hub.open("0", 4, 1, 100)
@@ -329,7 +305,7 @@ async def test_a_link_may_start_before_its_position(world: World) -> None:
     await source.close()
 
 
-async def test_behind_the_end_nothing_comes_until_the_hub_has_got_there(world: World) -> None:
+async def test_behind_the_end_nothing_comes_until_the_hub_has_got_there(world: HubWorld) -> None:
     world.produce(2)
     try:
         source = await world.hub.open("0", 4, 1, 100)
@@ -342,7 +318,7 @@ async def test_behind_the_end_nothing_comes_until_the_hub_has_got_there(world: W
     await source.close()
 
 
-async def test_a_hub_created_again_is_another_one_and_ends_all_links(world: World) -> None:
+async def test_a_hub_created_again_is_another_one_and_ends_all_links(world: HubWorld) -> None:
     world.produce(3)
     before = await world.hub.describe()
     source = await world.hub.open("0", -1, 1, 100)
@@ -358,7 +334,7 @@ async def test_a_hub_created_again_is_another_one_and_ends_all_links(world: Worl
     assert (await world.hub.partition("0")).last == -1
 
 
-async def test_partitions_may_be_added(world: World) -> None:
+async def test_partitions_may_be_added(world: HubWorld) -> None:
     assert (await world.hub.describe()).partition_ids == ("0", "1")
     world.grow()
     assert (await world.hub.describe()).partition_ids == ("0", "1", "2")

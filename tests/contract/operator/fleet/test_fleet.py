@@ -10,7 +10,7 @@ from eventconsumer_api.wire.identity import owner_id
 from eventconsumer_host.lease.planned_balancer import Fleet
 from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.partition.operator_messages import OperatorMessages
-from tests.contract.operator.test_operator import SPEC, World, hub, ready, world
+from tests.contract.operator.test_operator import SPEC, ProcessWorld, hub, ready, world
 from tests.support.waiting import HANG_SECONDS
 
 __all__ = ["hub", "world"]  # fixtures
@@ -18,7 +18,7 @@ __all__ = ["hub", "world"]  # fixtures
 PODS = frozenset(f"orders-host-{number}" for number in range(4))
 
 
-async def believed(world: World, folder: Path, wanted: Callable[[Fleet], bool]) -> Fleet:
+async def believed(world: ProcessWorld, folder: Path, wanted: Callable[[Fleet], bool]) -> Fleet:
     """Wait until a host was told what is `wanted`, and believes it by the ConfigMap that it mounts."""
     key_file = folder / "fleet.pem"
     key_file.write_text((await world.get("cm", "orders-host"))["data"]["fleet.pem"])
@@ -38,7 +38,7 @@ async def believed(world: World, folder: Path, wanted: Callable[[Fleet], bool]) 
 
 
 async def test_hosts_believe_which_hosts_are_wanted_ready_and_gone_also_after_a_restart_of_the_operator(
-    world: World, tmp_path: Path
+    world: ProcessWorld, tmp_path: Path
 ) -> None:
     world.apply(SPEC)
     await world.until(ready)

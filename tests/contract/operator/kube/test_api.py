@@ -23,7 +23,7 @@ SPEC = {
 }
 
 
-class Place:
+class ApiNamespace:
     """An API and a namespace of its own."""
 
     def __init__(self, api: Api, namespace: str, create: Any) -> None:
@@ -39,10 +39,10 @@ class Place:
 
 
 @pytest.fixture(params=["fake", "real"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest) -> Iterator[ApiNamespace]:
     if request.param == "fake":
         fake = FakeKubernetes()
-        yield Place(fake, "shop", fake.put)
+        yield ApiNamespace(fake, "shop", fake.put)
         return
     cluster: Cluster = request.getfixturevalue("cluster")
     api: KubernetesApi = request.getfixturevalue("api")
@@ -50,10 +50,10 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     def create(manifest: Manifest) -> None:
         cluster.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(manifest))
 
-    yield Place(api, cluster.namespace(), create)
+    yield ApiNamespace(api, cluster.namespace(), create)
 
 
-def config_map(place: Place, data: dict[str, str], **metadata: Any) -> Manifest:
+def config_map(place: ApiNamespace, data: dict[str, str], **metadata: Any) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -62,7 +62,7 @@ def config_map(place: Place, data: dict[str, str], **metadata: Any) -> Manifest:
     }
 
 
-async def test_apply_merges_removes_fields_applied_before_and_spares_those_of_others(place: Place) -> None:
+async def test_apply_merges_removes_fields_applied_before_and_spares_those_of_others(place: ApiNamespace) -> None:
     place.create(config_map(place, {"theirs": "x"}))
     await place.api.apply(config_map(place, {"a": "1", "b": "2"}))
     await place.api.apply(config_map(place, {"b": "3"}))
@@ -73,7 +73,7 @@ async def test_apply_merges_removes_fields_applied_before_and_spares_those_of_ot
     assert first["metadata"]["resourceVersion"] == second["metadata"]["resourceVersion"]
 
 
-async def test_create_returns_none_where_the_name_is_taken(place: Place) -> None:
+async def test_create_returns_none_where_the_name_is_taken(place: ApiNamespace) -> None:
     created = await place.api.create(config_map(place, {"a": "1"}))
     assert created is not None and created["data"] == {"a": "1"}
     assert await place.api.create(config_map(place, {"a": "2"})) is None
@@ -81,7 +81,7 @@ async def test_create_returns_none_where_the_name_is_taken(place: Place) -> None
     assert found["data"] == {"a": "1"}
 
 
-async def test_fields_of_a_creation_are_removed_by_an_apply_once_they_are_handed_over(place: Place) -> None:
+async def test_fields_of_a_creation_are_removed_by_an_apply_once_they_are_handed_over(place: ApiNamespace) -> None:
     created = await place.api.create(config_map(place, {"a": "1", "b": "2"}))
     assert created is not None and created_entries(created)
     changed = await place.api.merge(CONFIG_MAP, place.namespace, "c", {"metadata": {"labels": {"theirs": "x"}}})
@@ -93,7 +93,7 @@ async def test_fields_of_a_creation_are_removed_by_an_apply_once_they_are_handed
     assert applied["data"] == {"b": "3"}
 
 
-async def test_delete_spares_an_object_with_another_uid(place: Place) -> None:
+async def test_delete_spares_an_object_with_another_uid(place: ApiNamespace) -> None:
     await place.api.create(config_map(place, {}))
     found = await place.found()
     await place.api.delete(CONFIG_MAP, place.namespace, "c", "00000000-0000-0000-0000-000000000000")
@@ -103,7 +103,7 @@ async def test_delete_spares_an_object_with_another_uid(place: Place) -> None:
     await place.api.delete(CONFIG_MAP, place.namespace, "c", found["metadata"]["uid"])  # gone already: no error
 
 
-async def test_list_selects_by_labels_and_names_the_kind_also_in_all_namespaces(place: Place) -> None:
+async def test_list_selects_by_labels_and_names_the_kind_also_in_all_namespaces(place: ApiNamespace) -> None:
     mine = {labels.LABEL_CONSUMER: f"of-{place.namespace}"}
     await place.api.create(config_map(place, {}, labels=mine))
     await place.api.create(config_map(place, {}, name="other", labels={labels.LABEL_CONSUMER: "other"}))
@@ -113,7 +113,7 @@ async def test_list_selects_by_labels_and_names_the_kind_also_in_all_namespaces(
         assert [item["metadata"]["namespace"] for item in found.items] == [place.namespace]
 
 
-async def test_a_list_has_a_version_that_is_not_older_than_its_objects(place: Place) -> None:
+async def test_a_list_has_a_version_that_is_not_older_than_its_objects(place: ApiNamespace) -> None:
     first = await place.api.create(config_map(place, {}))
     listing = await place.api.list(CONFIG_MAP, place.namespace)
     second = await place.api.apply(config_map(place, {"a": "1"}))
@@ -122,7 +122,7 @@ async def test_a_list_has_a_version_that_is_not_older_than_its_objects(place: Pl
     assert versions[0] <= int(listing.version) < versions[1]
 
 
-async def test_apply_with_a_uid_spares_an_object_with_another(place: Place) -> None:
+async def test_apply_with_a_uid_spares_an_object_with_another(place: ApiNamespace) -> None:
     with pytest.raises(Changed):
         await place.api.apply(config_map(place, {"a": "1"}, uid="00000000-0000-0000-0000-000000000000"))
     assert await place.api.get(CONFIG_MAP, place.namespace, "c") is None
@@ -133,7 +133,7 @@ async def test_apply_with_a_uid_spares_an_object_with_another(place: Place) -> N
     assert same["data"] == {"a": "3"}
 
 
-async def test_merge_changes_some_fields_and_answers_with_all(place: Place) -> None:
+async def test_merge_changes_some_fields_and_answers_with_all(place: ApiNamespace) -> None:
     event = {
         "apiVersion": "v1",
         "kind": "Event",
@@ -151,7 +151,7 @@ async def test_merge_changes_some_fields_and_answers_with_all(place: Place) -> N
         await place.api.merge(EVENT, place.namespace, "nobody", {"count": 2})
 
 
-async def test_replace_is_refused_where_the_version_is_another(place: Place) -> None:
+async def test_replace_is_refused_where_the_version_is_another(place: ApiNamespace) -> None:
     assert isinstance(place.api, KubernetesApi | FakeKubernetes)
     created = await place.api.create(config_map(place, {"a": "1"}))
     assert created is not None
@@ -164,7 +164,7 @@ async def test_replace_is_refused_where_the_version_is_another(place: Place) -> 
         await place.api.replace(replaced)
 
 
-async def test_status_is_written_apart_from_the_spec(place: Place) -> None:
+async def test_status_is_written_apart_from_the_spec(place: ApiNamespace) -> None:
     place.create(event_consumer("orders", SPEC, place.namespace))
     before = await place.found(EVENT_CONSUMER, "orders")
     await place.api.apply_status(
@@ -176,7 +176,7 @@ async def test_status_is_written_apart_from_the_spec(place: Place) -> None:
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
 
 
-async def test_status_of_another_version_or_of_nothing_is_not_written(place: Place) -> None:
+async def test_status_of_another_version_or_of_nothing_is_not_written(place: ApiNamespace) -> None:
     place.create(event_consumer("orders", SPEC, place.namespace))
     found = await place.found(EVENT_CONSUMER, "orders")
     manifest = event_consumer("orders", {}, place.namespace) | {"status": {"replicas": 3}}

@@ -19,7 +19,7 @@ from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, ObjectList
 from eventconsumer_operator.kube.store import Store
 from eventconsumer_operator.kube.writethrough import WriteThrough
 from tests.contract.operator.conftest import OPERATOR_USER, Cluster, rendered_chart, start_cluster
-from tests.contract.operator.test_operator import SPEC, Hub, Operator, World, build, condition, ready
+from tests.contract.operator.test_operator import SPEC, Hub, Operator, ProcessWorld, build, condition, ready
 from tests.support.fakes.kubernetes import event_consumer
 
 Right = tuple[str, str, str]
@@ -69,7 +69,7 @@ def asked(cluster: Cluster) -> set[Right]:
     return result
 
 
-async def until_asked(world: World, right: Right) -> None:
+async def until_asked(world: ProcessWorld, right: Right) -> None:
     """Wait until the operator asked for a right."""
 
     async def is_asked() -> bool:
@@ -116,7 +116,7 @@ async def test_the_chart_grants_what_the_operator_asks_for_and_nothing_else(own:
     assert wanted_rights - found == set(), "the chart grants more than the operator asks for"
 
 
-async def leave_a_probe(world: World) -> None:
+async def leave_a_probe(world: ProcessWorld) -> None:
     """What is left of a resource that had scaled to zero."""
     uid = (await world.get("evc", "orders"))["metadata"]["uid"]
     live = await world.get("sts", "orders-host")

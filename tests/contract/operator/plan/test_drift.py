@@ -19,8 +19,10 @@ from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.scale import ANNOTATION_LEAVING
 from eventconsumer_operator.resource.observed import Observed
 from tests.contract.operator.conftest import Cluster
-from tests.contract.operator.plan.test_pods import ADMINISTRATOR, Silent, look, put, versions
+from tests.contract.operator.plan.test_pods import ADMINISTRATOR, put, versions
 from tests.contract.operator.simulation import host_pod
+from tests.support.fakes.hosts import FakeHosts
+from tests.support.operatorworld import stored
 from tests.unit.operator.worlds import NOW, SPEC, load, spec_with
 
 LAG = SPEC | {"scaling": {"mode": "Lag", "minReplicas": 0, "maxReplicas": 8}}
@@ -35,7 +37,7 @@ async def reconcile(
     api: KubernetesApi, namespace: str, remembers: Callable[[Observed], Observed] = lambda world: world
 ) -> Outcome:
     """Plan and apply once; `remembers` adds what only the status tells."""
-    world = await load(await look(api, namespace), Silent(), Key(namespace, "orders"))
+    world = await load(await stored(api, namespace), FakeHosts(), Key(namespace, "orders"))
     assert world is not None
     world = remembers(world)
     outcome = await apply(api, world, make_plan(world, ADMINISTRATOR))

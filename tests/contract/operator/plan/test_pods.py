@@ -2,7 +2,6 @@
 
 import copy
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,19 +10,19 @@ import pytest
 from eventconsumer_api.kube import labels
 from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.kube.quantities import canonical
-from eventconsumer_api.wire.host_report import HostReport
 from eventconsumer_operator.apply import Outcome, apply
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.kube.api import KubernetesApi
-from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, NETWORK_POLICY, STATEFUL_SET, STORED, kind_of, name_of
-from eventconsumer_operator.kube.store import Store
+from eventconsumer_operator.kube.manifest import NETWORK_POLICY, STATEFUL_SET, STORED, kind_of, name_of
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.resource.pods import host_template
 from eventconsumer_operator.resource.spec import parse_spec
 from eventconsumer_operator.settings import Settings
 from tests.contract.operator.conftest import Cluster
+from tests.support.fakes.hosts import FakeHosts
 from tests.support.fakes.kubernetes import event_consumer
+from tests.support.operatorworld import stored
 from tests.unit.operator.resource.test_plan_pods import AFFINITY
 from tests.unit.operator.spark.test_plan_spark import executor_of
 from tests.unit.operator.worlds import IDENTITY, SPARK, SPEC, batch, consumer, fleet, load, observed, report, spec_with
@@ -91,31 +90,15 @@ HANDLER: dict[str, Any] = {
 }
 
 
-class Silent:
-    """Hosts that do not answer."""
-
-    async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:
-        return {}
-
-
-async def look(api: KubernetesApi, namespace: str) -> Store:
-    """A store of what the API server has."""
-    store = Store()
-    for kind in STORED:
-        selector = None if kind == EVENT_CONSUMER else {labels.LABEL_MANAGED_BY: labels.MANAGED_BY}
-        store.replace(kind, namespace, await api.list(kind, namespace, selector))
-    return store
-
-
 async def reconcile(api: KubernetesApi, namespace: str, settings: Settings = ADMINISTRATOR) -> Outcome:
     """Plan and apply once, from what the API server has."""
-    world = await load(await look(api, namespace), Silent(), Key(namespace, "orders"))
+    world = await load(await stored(api, namespace), FakeHosts(), Key(namespace, "orders"))
     assert world is not None
     return await apply(api, world, make_plan(world, settings))
 
 
 async def versions(api: KubernetesApi, namespace: str) -> dict[str, str]:
-    store = await look(api, namespace)
+    store = await stored(api, namespace)
     return {
         f"{kind.name}/{manifest['metadata']['name']}": manifest["metadata"]["resourceVersion"]
         for kind, manifest in store.belonging(Key(namespace, "orders"))
@@ -144,7 +127,7 @@ async def contents(api: KubernetesApi, namespace: str) -> dict[str, Manifest]:
 
 async def apply_by_force(api: KubernetesApi, namespace: str) -> None:
     """Apply the planned manifests with the annotations of the live objects."""
-    world = await load(await look(api, namespace), Silent(), Key(namespace, "orders"))
+    world = await load(await stored(api, namespace), FakeHosts(), Key(namespace, "orders"))
     assert world is not None
     for manifest in make_plan(world, ADMINISTRATOR).applied:
         live = world.children[kind_of(manifest), name_of(manifest)]

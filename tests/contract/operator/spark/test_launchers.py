@@ -19,7 +19,7 @@ from eventconsumer_operator.kube.manifest import APACHE_APPLICATION, KUBEFLOW_AP
 from eventconsumer_operator.plan import make_plan
 from tests.contract.operator.conftest import ROOT, Cluster, start_cluster
 from tests.contract.operator.kube.test_rights import asked, granted, until_asked
-from tests.contract.operator.test_operator import SPEC, Hub, World, build, message, ready
+from tests.contract.operator.test_operator import SPEC, Hub, ProcessWorld, build, message, ready
 from tests.support.fakes.kubernetes import FakeKubernetes
 from tests.unit.operator.spark.test_sparkapplications import PLACED, PLACING, templates
 from tests.unit.operator.worlds import IDENTITY, SPARK, batch, fleet, observed, report
@@ -132,7 +132,7 @@ async def test_a_kind_that_is_not_served_is_refused_with_the_remedy(launcher: st
             await each.create(made(launcher, "default", {}, {}))
 
 
-async def applications(world: World, launcher: str) -> Any:
+async def applications(world: ProcessWorld, launcher: str) -> Any:
     """Without discovery, which kubectl would remember from before the definition was there."""
     text = await world.kubectl("get", "--raw", KINDS[launcher].path(world.namespace))
     return json.loads(text)["items"] if text else []
@@ -211,7 +211,7 @@ def test_without_launchers_there_is_no_right_to_anything_of_theirs() -> None:
     assert ("delete", "", "pods") in kubeflow and ("delete", "", "pods") not in apache
 
 
-async def leave_a_driver(world: World) -> None:
+async def leave_a_driver(world: ProcessWorld) -> None:
     """The pod of a driver whose application is gone."""
     uid = (await world.get("evc", "orders"))["metadata"]["uid"]
     manifest = made("Kubeflow", world.namespace, {}, {})

@@ -61,7 +61,7 @@ from eventconsumer_tools.inspect.partitions import chain_of
 from eventconsumer_tools.inspect.records import expected_lease_record
 from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import show
-from tests.contract.conftest import World
+from tests.contract.conftest import ContainerWorld
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore
 from tests.support.fakes.hub import CREATED, FakeHub
 from tests.support.legacyleases import document
@@ -76,7 +76,7 @@ SECONDS = 15
 class Shop:
     """A consumer of a hub with two partitions of 100 events."""
 
-    world: World
+    world: ContainerWorld
     consumer: OpenConsumer
     hub: FakeHub
 
@@ -141,7 +141,7 @@ Make = Callable[..., Shop]
 
 
 @pytest.fixture(params=["EventProcessorHost", "AzureSdk"])
-def make(request: pytest.FixtureRequest, world: World) -> Make:
+def make(request: pytest.FixtureRequest, world: ContainerWorld) -> Make:
     """Makes a consumer in each layout in turn; files and leases share a container."""
 
     def shop(**overrides: Any) -> Shop:
@@ -537,7 +537,7 @@ async def test_positions_are_found_by_number_and_by_offset(make: Make) -> None:
         await shop.plan("7", 15)
 
 
-async def test_a_migration_takes_positions_over(make: Make, world: World) -> None:
+async def test_a_migration_takes_positions_over(make: Make, world: ContainerWorld) -> None:
     shop = make()
     old = make(leases={**CONFIG["leases"], "location": {**CONFIG["leases"]["location"], "prefix": "old/"}})
     layout = old.consumer.config.leases.layout
@@ -564,7 +564,7 @@ async def test_a_migration_takes_positions_over(make: Make, world: World) -> Non
     assert lease.checkpoint == Checkpoint("390", 39)
 
 
-async def test_a_migration_finds_the_leases_of_python_which_have_no_folder(make: Make, world: World) -> None:
+async def test_a_migration_finds_the_leases_of_python_which_have_no_folder(make: Make, world: ContainerWorld) -> None:
     shop = make()
     await world.blobs.put("0", document("python-1", "0", "390", 39))
     await world.blobs.put("1", document("python-1-default", "1", "270", 27))

@@ -4,20 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_api.shared.log_throttle import REPEAT_SECONDS, LogThrottle
-
-
-class Clock:
-    """Seconds that pass when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clocks import ManualClock
 
 
 def test_once_then_after_five_minutes_with_the_count_then_the_end() -> None:
-    repeats = LogThrottle(clock := Clock())
+    repeats = LogThrottle(clock := ManualClock())
     assert repeats.again("leases", "no answer") == 1
     for _ in range(9):
         clock.now += 1
@@ -29,7 +20,7 @@ def test_once_then_after_five_minutes_with_the_count_then_the_end() -> None:
 
 
 def test_another_cause_and_another_thing_are_logged_at_once() -> None:
-    repeats = LogThrottle(Clock())
+    repeats = LogThrottle(ManualClock())
     assert repeats.again("leases", "no answer") == 1
     assert repeats.again("leases", "forbidden") == 2
     assert repeats.again("sink", "forbidden") == 1
@@ -39,7 +30,7 @@ def test_another_cause_and_another_thing_are_logged_at_once() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 400), st.booleans()), max_size=60))
 def test_nothing_is_forgotten_and_nothing_logged_too_often(steps: list[tuple[float, bool]]) -> None:
-    repeats, wrong, said = LogThrottle(clock := Clock()), 0, -REPEAT_SECONDS
+    repeats, wrong, said = LogThrottle(clock := ManualClock()), 0, -REPEAT_SECONDS
     for seconds, fails in steps:
         clock.now += seconds
         if not fails:

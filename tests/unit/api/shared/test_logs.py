@@ -12,15 +12,9 @@ import structlog
 
 from eventconsumer_api.shared import logs
 from eventconsumer_api.shared.terminal import clean_but_styles, guarded
+from tests.support.terminal import Terminal
 
 ORDER = ["timestamp", "level", "logger", "message"]
-
-
-class Terminal(io.StringIO):
-    """Text that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture(autouse=True)

@@ -14,17 +14,11 @@ from rich.text import Text
 
 from eventconsumer_api.shared.console import Console
 from eventconsumer_api.shared.terminal import Guard, clean, clean_but_styles, clean_line, guarded
+from tests.support.terminal import Terminal
 
 ATTACK = "\x1b[2J\x1b]0;owned\x07\x9b31m\x1b[8m\u202egnp\u2066\u2028\u200f\x7f\ud800"
 CLEAN = clean(ATTACK)
 BIDIRECTIONAL = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @given(st.text(st.characters(codec=None) | st.sampled_from("\x1b\x9b\u202e\u2066\r\n\t\x7f")))

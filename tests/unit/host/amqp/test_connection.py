@@ -137,7 +137,7 @@ class Server:
 Script = Callable[[Server], Any]
 
 
-class World:
+class ConnectionWorld:
     """Connects to a scripted peer; the connection stays open when its script has ended."""
 
     def __init__(self) -> None:
@@ -163,8 +163,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    found = World()
+def world() -> Iterator[ConnectionWorld]:
+    found = ConnectionWorld()
     yield found
     for task in found.tasks:
         if not task.cancelled() and not isinstance(error := task.exception(), ConnectionError | None):
@@ -186,7 +186,7 @@ def event(number: int, *, settled: bool = True, more: bool = False, aborted: boo
 
 
 @virtual
-async def test_deliveries_in_parts_aborted_and_unsettled(world: World) -> None:
+async def test_deliveries_in_parts_aborted_and_unsettled(world: ConnectionWorld) -> None:
     said: list[Any] = []
 
     async def script(server: Server) -> None:
@@ -226,7 +226,7 @@ async def test_deliveries_in_parts_aborted_and_unsettled(world: World) -> None:
 
 
 @virtual
-async def test_a_number_beyond_32_bits_ends_the_connection(world: World) -> None:
+async def test_a_number_beyond_32_bits_ends_the_connection(world: ConnectionWorld) -> None:
     async def script(server: Server) -> None:
         await server.greet()
         await server.attach()
@@ -240,7 +240,7 @@ async def test_a_number_beyond_32_bits_ends_the_connection(world: World) -> None
 
 
 @virtual
-async def test_links_share_the_budget_of_waiting_bytes_until_they_end(world: World) -> None:
+async def test_links_share_the_budget_of_waiting_bytes_until_they_end(world: ConnectionWorld) -> None:
     servers: list[Server] = []
 
     async def script(server: Server) -> None:
@@ -270,7 +270,9 @@ async def test_links_share_the_budget_of_waiting_bytes_until_they_end(world: Wor
 
 
 @virtual
-async def test_the_window_is_refreshed_before_it_is_used_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_window_is_refreshed_before_it_is_used_up(
+    world: ConnectionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (connections, session):
         monkeypatch.setattr(module, "WINDOW", 100)
     flows: list[Flow] = []
@@ -305,7 +307,7 @@ async def test_the_window_is_refreshed_before_it_is_used_up(world: World, monkey
 )
 @virtual
 async def test_a_link_that_is_refused_or_detached_has_the_error_of_its_condition(
-    world: World, condition: str, expected: type[Exception]
+    world: ConnectionWorld, condition: str, expected: type[Exception]
 ) -> None:
     async def script(server: Server) -> None:
         await server.greet()
@@ -341,7 +343,7 @@ async def test_a_link_that_is_refused_or_detached_has_the_error_of_its_condition
     ],
 )
 @virtual
-async def test_the_end_of_the_connection_ends_its_links(world: World, end: Script) -> None:
+async def test_the_end_of_the_connection_ends_its_links(world: ConnectionWorld, end: Script) -> None:
     async def script(server: Server) -> None:
         await server.greet()
         await server.attach(9)
@@ -363,7 +365,9 @@ async def test_the_end_of_the_connection_ends_its_links(world: World, end: Scrip
 
 
 @virtual
-async def test_heartbeats_are_sent_at_half_of_the_peers_limit_and_silence_ends_the_connection(world: World) -> None:
+async def test_heartbeats_are_sent_at_half_of_the_peers_limit_and_silence_ends_the_connection(
+    world: ConnectionWorld,
+) -> None:
     servers: list[Server] = []
 
     async def script(server: Server) -> None:
@@ -386,7 +390,7 @@ async def test_heartbeats_are_sent_at_half_of_the_peers_limit_and_silence_ends_t
     "answer", [b"", b"AMQP\x00\x00\x09\x01", SASL_HEADER + frame(0, SaslOutcome(1).encode(), SASL_FRAME), b"\x00" * 8]
 )
 @virtual
-async def test_a_handshake_that_fails_or_hangs_is_an_error_in_time(world: World, answer: bytes) -> None:
+async def test_a_handshake_that_fails_or_hangs_is_an_error_in_time(world: ConnectionWorld, answer: bytes) -> None:
     async def script(server: Server) -> None:
         await server.header()
         server.raw(answer)
@@ -396,7 +400,7 @@ async def test_a_handshake_that_fails_or_hangs_is_an_error_in_time(world: World,
 
 
 @virtual
-async def test_closing_sends_a_close_and_frees_handles(world: World) -> None:
+async def test_closing_sends_a_close_and_frees_handles(world: ConnectionWorld) -> None:
     said: list[str] = []
 
     async def script(server: Server) -> None:
@@ -425,7 +429,7 @@ async def test_closing_sends_a_close_and_frees_handles(world: World) -> None:
 
 
 @virtual
-async def test_few_events_wait_for_more_and_many_do_not(world: World) -> None:
+async def test_few_events_wait_for_more_and_many_do_not(world: ConnectionWorld) -> None:
     async def script(server: Server) -> None:
         await server.greet()
         await server.attach()
@@ -448,7 +452,7 @@ async def test_few_events_wait_for_more_and_many_do_not(world: World) -> None:
 
 
 @virtual
-async def test_a_reader_that_is_about_to_leave_does_not_wait(world: World) -> None:
+async def test_a_reader_that_is_about_to_leave_does_not_wait(world: ConnectionWorld) -> None:
     async def script(server: Server) -> None:
         await server.greet()
         await server.attach()
@@ -468,7 +472,7 @@ async def test_a_reader_that_is_about_to_leave_does_not_wait(world: World) -> No
 
 
 @virtual
-async def test_credit_is_withdrawn_while_a_large_event_arrives(world: World) -> None:
+async def test_credit_is_withdrawn_while_a_large_event_arrives(world: ConnectionWorld) -> None:
     credits: list[int] = []
 
     async def script(server: Server) -> None:
@@ -495,7 +499,7 @@ async def test_credit_is_withdrawn_while_a_large_event_arrives(world: World) -> 
 
 
 @virtual
-async def test_a_reader_waits_while_a_large_event_arrives(world: World) -> None:
+async def test_a_reader_waits_while_a_large_event_arrives(world: ConnectionWorld) -> None:
     async def script(server: Server) -> None:
         await server.greet()
         await server.attach()
@@ -513,7 +517,9 @@ async def test_a_reader_waits_while_a_large_event_arrives(world: World) -> None:
 
 
 @virtual
-async def test_a_link_with_too_many_waiting_bytes_ends_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_link_with_too_many_waiting_bytes_ends_alone(
+    world: ConnectionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(links, "LIMIT_BYTES", 1000)
     detached: list[int] = []
 
@@ -542,7 +548,7 @@ async def test_a_link_with_too_many_waiting_bytes_ends_alone(world: World, monke
 
 
 @virtual
-async def test_a_drain_that_crosses_our_flow_does_not_stall_the_link(world: World) -> None:
+async def test_a_drain_that_crosses_our_flow_does_not_stall_the_link(world: ConnectionWorld) -> None:
     async def script(server: Server) -> None:
         await server.greet()
         await server.attach()
@@ -569,7 +575,7 @@ async def test_a_drain_that_crosses_our_flow_does_not_stall_the_link(world: Worl
 
 
 @virtual
-async def test_an_attach_that_is_answered_late_leaves_its_handle_free(world: World) -> None:
+async def test_an_attach_that_is_answered_late_leaves_its_handle_free(world: ConnectionWorld) -> None:
     async def script(server: Server) -> None:
         await server.greet(handle_max=0)
         late = await server.next()
@@ -591,7 +597,7 @@ async def test_an_attach_that_is_answered_late_leaves_its_handle_free(world: Wor
 
 
 @virtual
-async def test_an_attach_that_was_not_requested_ends_the_connection(world: World) -> None:
+async def test_an_attach_that_was_not_requested_ends_the_connection(world: ConnectionWorld) -> None:
     async def script(server: Server) -> None:
         await server.greet()
         found = await server.next()
@@ -610,7 +616,7 @@ async def sender(connection: connections.Connection, address: str = "$management
 
 
 @virtual
-async def test_requests_wait_for_the_window_of_the_peer(world: World) -> None:
+async def test_requests_wait_for_the_window_of_the_peer(world: ConnectionWorld) -> None:
     received: list[int] = []
 
     async def script(server: Server) -> None:
@@ -638,7 +644,7 @@ async def test_requests_wait_for_the_window_of_the_peer(world: World) -> None:
 
 
 @virtual
-async def test_a_rejection_of_several_messages_reaches_each_of_them(world: World) -> None:
+async def test_a_rejection_of_several_messages_reaches_each_of_them(world: ConnectionWorld) -> None:
     async def script(server: Server) -> None:
         await server.greet()
         for handle in (8, 9):

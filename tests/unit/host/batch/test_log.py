@@ -27,10 +27,10 @@ from eventconsumer_host.leader.ledger import Ledger
 from eventconsumer_host.leader.tail import Follower
 from eventconsumer_host.sink.slots import Chain, Draft, Slot, slot_of
 from eventconsumer_storage.errors import Damaged, Unavailable
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.virtual import virtual
 from tests.unit.host.chains import tombstone
-from tests.unit.host.stage import virtual_clock
 
 MIB = 1024 * 1024
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -113,7 +113,7 @@ def test_whatever_the_schema_lets_pass_is_read_or_refused(parts: list[str]) -> N
 
 
 @dataclass
-class World:
+class BatchWorld:
     """Files that come, leaders that come and go, batches that take their time."""
 
     when: Trigger
@@ -191,7 +191,7 @@ limits = st.builds(BatchLimits, max_files=st.integers(1, 8), max_bytes=st.intege
 def test_batches_are_disjoint_contiguous_bounded_and_hold_everything_in_the_end(
     events: list[tuple[float, str, str, int, int]], limit: BatchLimits, when: Trigger
 ) -> None:
-    world, now = World(when, limit), NOW
+    world, now = BatchWorld(when, limit), NOW
     for seconds, what, partition, count, size in events:
         now += timedelta(seconds=seconds)
         if what == "file":
@@ -234,7 +234,7 @@ def _check_contiguous(slots: Mapping[str, list[Slot]], manifests: list[BatchMani
 def test_no_file_is_taken_before_an_older_one(
     events: list[tuple[float, str, str, int, int]], limit: BatchLimits
 ) -> None:
-    world, now = World(Trigger(files=1), limit), NOW
+    world, now = BatchWorld(Trigger(files=1), limit), NOW
     for seconds, _, partition, count, size in events:
         now += timedelta(seconds=seconds)
         world.drain(partition, count, size, now)
@@ -250,7 +250,7 @@ def _age(slot: Slot) -> datetime:
 
 
 def test_a_time_that_passed_while_nobody_led_is_not_missed_and_not_repeated() -> None:
-    world = World(Trigger(**NEVER, schedule="0 * * * *"), BatchLimits())
+    world = BatchWorld(Trigger(**NEVER, schedule="0 * * * *"), BatchLimits())
     world.drain("0", 5, 10, NOW - timedelta(minutes=50))
     world.drain("1", 5, 10, NOW - timedelta(minutes=1))
     world.drain("0", 5, 10, NOW + timedelta(minutes=20))
@@ -264,7 +264,7 @@ def test_a_time_that_passed_while_nobody_led_is_not_missed_and_not_repeated() ->
 
 
 def test_a_file_that_is_noticed_late_waits_for_the_next_time() -> None:
-    world = World(Trigger(**NEVER, schedule="0 * * * *"), BatchLimits())
+    world = BatchWorld(Trigger(**NEVER, schedule="0 * * * *"), BatchLimits())
     world.drain("0", 5, 10, NOW - timedelta(minutes=5))
     assert world.lead(NOW + timedelta(seconds=1)) == "Schedule"
     world.committed = 1
@@ -275,7 +275,7 @@ def test_a_file_that_is_noticed_late_waits_for_the_next_time() -> None:
 
 @pytest.mark.parametrize("limit", [BatchLimits(max_files=2), BatchLimits(max_bytes=25)])
 def test_what_a_full_batch_of_a_schedule_left_follows_at_once(limit: BatchLimits) -> None:
-    world = World(Trigger(**NEVER, schedule="0 * * * *"), limit)
+    world = BatchWorld(Trigger(**NEVER, schedule="0 * * * *"), limit)
     for number in range(5):
         world.drain(str(number % 2), 5, 10, NOW - timedelta(minutes=50 - number))
     world.drain("0", 5, 10, NOW + timedelta(minutes=1))  # for 13:00
@@ -297,7 +297,7 @@ def test_what_a_full_batch_of_a_schedule_left_follows_at_once(limit: BatchLimits
 def test_each_scheduled_time_starts_at_most_one_batch_and_no_file_misses_its_time(
     schedule: str, events: list[tuple[int, str, str]]
 ) -> None:
-    world, now = World(Trigger(**NEVER, schedule=schedule), BatchLimits()), NOW
+    world, now = BatchWorld(Trigger(**NEVER, schedule=schedule), BatchLimits()), NOW
     assume(events)
     for seconds, what, partition in events:
         now += timedelta(seconds=seconds)

@@ -33,6 +33,7 @@ from eventconsumer_host.metrics import Metrics
 from eventconsumer_host.source.batch import EventBatch
 from eventconsumer_host.source.lastenqueued import LastEnqueued
 from eventconsumer_storage.errors import StorageError, Unavailable
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.hub import batch_of as batch_of_events
 from tests.support.fakes.virtual import virtual
@@ -40,10 +41,6 @@ from tests.support.fakes.virtual import virtual
 PLACE = PartitionIdentity("shop.example", "orders", "$Default", "0", "host-a")
 FOLDER = "p/_deadletters/segment=era/partition=0/seq="
 REQUESTS = "p/_deadletters/segment=era/redrive/partition=0/seq="
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 class Recorder(EventProcessor):
@@ -103,7 +100,7 @@ class Bench:
         self.rows: EventBatch | None = None  # for the file, of the last batch
         self.stop = asyncio.Event()
         letters = DeadLetters(self.blobs, "drained", "p", "era", "shop:Shop")
-        began = now()
+        began = virtual_clock()
         self.handler = PartitionHandler(
             PLACE,
             HandlerDependencies(
@@ -112,7 +109,7 @@ class Bench:
                 attempts,
                 self.metrics,
                 Random(1),
-                lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=now() - began),
+                lambda: datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=virtual_clock() - began),
                 mode,
             ),
         )
@@ -187,7 +184,7 @@ async def test_a_failure_is_retried_after_growing_pauses_and_forgotten_when_it_h
     times: list[float] = []
 
     def fail(_: tuple[int, ...]) -> Exception | None:
-        times.append(now())
+        times.append(virtual_clock())
         return OSError("down") if len(times) < 5 else None
 
     bench = await opened(Recorder(fail), attempts=5)
@@ -367,9 +364,9 @@ async def test_rejected_events_are_dead_letters_at_once_and_the_others_come_agai
 
     recorder = Recorder(fail)
     bench = await opened(recorder)
-    began = now()
+    began = virtual_clock()
     assert await bench.process(batch_of(10, 11, 12, 13)) == 4
-    assert now() == began
+    assert virtual_clock() == began
     assert recorder.calls == [(10, 11, 12, 13), (10, 13)]
     assert bench.letters() == [11, 12]
     assert bench.letter(12)["error"]["message"] == "unknown version"  # type: ignore[index]
@@ -477,9 +474,9 @@ async def test_a_close_that_fails_or_hangs_ends_all_the_same() -> None:
 
     for processor in (Hanging(), Failing()):
         bench = await opened(processor)
-        began = now()
+        began = virtual_clock()
         await bench.handler.close(lost=False)
-        assert now() - began <= 10
+        assert virtual_clock() - began <= 10
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), StopAsyncIteration(), KeyError("k")])

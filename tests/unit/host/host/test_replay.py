@@ -9,10 +9,10 @@ from eventconsumer_api.wire.host_config import ReplayConfig
 from eventconsumer_api.wire.host_report import PartitionReport
 from eventconsumer_host.host.replay import bounded_hub, completed
 from eventconsumer_storage.errors import Damaged
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import FakeHub
 from tests.support.fakes.virtual import virtual
-from tests.unit.host.stage import virtual_clock
 
 
 def hub_of(*counts: int) -> FakeHub:

@@ -39,10 +39,11 @@ from eventconsumer_host.lease.model import Checkpoint, Lease
 from eventconsumer_host.lease.store import LeaseStore
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.errors import Conflict, Damaged, Unavailable
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.hub import CREATED, FakeHub
 from tests.support.fakes.virtual import virtual
-from tests.unit.host.stage import CONFIG, virtual_clock
+from tests.unit.host.stage import CONFIG
 
 ERA = "0123456789abcdef"
 TIMES = Times(lambda: datetime(2026, 11, 23, tzinfo=UTC), virtual_clock)

@@ -17,14 +17,14 @@ from eventconsumer_storage.errors import Unavailable
 from tests.support.fakes.blobs import Fault
 from tests.support.fakes.virtual import virtual
 from tests.unit.host.batch.test_log import record
-from tests.unit.host.measuring import TimedHub, World, now
+from tests.unit.host.measuring import LeaderWorld, TimedHub, now
 
 
 @dataclass
 class Planner:
     """A leader, as far as batches go."""
 
-    world: World
+    world: LeaderWorld
     measure: Measure
     batcher: Batcher
 
@@ -39,24 +39,24 @@ class Planner:
         await self.batcher.plan()
 
 
-async def planner(world: World) -> Planner:
+async def planner(world: LeaderWorld) -> Planner:
     """A new one, which knows nothing."""
     measure = await world.measure()
     batcher = Batcher(world.config, measure, BatchLog(world.sink, "p"), now=now)
     return Planner(world, measure, batcher)
 
 
-def world_of(trigger: dict[str, Any], limits: dict[str, Any] | None = None, **overrides: Any) -> World:
-    return World(TimedHub(2), {"batches": {"trigger": trigger, "limits": limits or {}}} | overrides)
+def world_of(trigger: dict[str, Any], limits: dict[str, Any] | None = None, **overrides: Any) -> LeaderWorld:
+    return LeaderWorld(TimedHub(2), {"batches": {"trigger": trigger, "limits": limits or {}}} | overrides)
 
 
-async def manifest(world: World, number: int) -> BatchManifest:
+async def manifest(world: LeaderWorld, number: int) -> BatchManifest:
     blob = await world.sink.read(manifest_name("p", number), 10**6)
     assert blob is not None
     return BatchManifest.model_validate_json(blob.data)
 
 
-async def commit(world: World, number: int) -> None:
+async def commit(world: LeaderWorld, number: int) -> None:
     files = (await manifest(world, number)).files
     rows = sum(file.count for file in files)
     await world.sink.put(commit_name("p", number), record(number, files=len(files), rows_read=rows), if_absent=True)
@@ -264,7 +264,7 @@ async def test_storage_that_fails_leaves_no_half_a_batch() -> None:
 
 @virtual
 async def test_without_spark_nothing_waits() -> None:
-    world = World(TimedHub(1))
+    world = LeaderWorld(TimedHub(1))
     leader = await planner(world)
     await world.drain("0", 9)
     report = await leader.round()

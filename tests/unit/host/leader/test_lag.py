@@ -14,7 +14,7 @@ from eventconsumer_host.leader.ledger import STALE
 from eventconsumer_host.leader.task import View
 from eventconsumer_host.leader.watermark import WatermarkFile
 from tests.support.fakes.virtual import virtual
-from tests.unit.host.measuring import TimedHub, World, now
+from tests.unit.host.measuring import LeaderWorld, TimedHub, now
 from tests.unit.host.stage import CONFIG
 
 REPLACING = {"processing": {"handler": "shop:Orders", "handlerMode": "Replace"}}
@@ -22,7 +22,7 @@ REPLACING = {"processing": {"handler": "shop:Orders", "handlerMode": "Replace"}}
 
 @virtual
 async def test_every_partition_has_its_own_lag() -> None:
-    world = World(TimedHub(3))
+    world = LeaderWorld(TimedHub(3))
     measure = await world.measure()
     world.hub.publish("0", 10)
     await world.drain("0", 9)
@@ -41,14 +41,14 @@ async def test_every_partition_has_its_own_lag() -> None:
     assert report.last_enqueued_time == now() - timedelta(seconds=3)
 
 
-async def publish(world: World, measure: Measure) -> None:
+async def publish(world: LeaderWorld, measure: Measure) -> None:
     """Write the watermark, as a leader does after a round."""
     await WatermarkFile(world.sink, "p", "c", now).publish(measure.completeness())
 
 
 @virtual
 async def test_the_next_leader_counts_only_files_after_the_watermark() -> None:
-    world = await World.drained(2, 10)
+    world = await LeaderWorld.drained(2, 10)
     for partition in "01":
         world.hub.publish(partition, 20)
         world.hub.partitions[partition].retain_from(20)
@@ -77,7 +77,7 @@ async def test_the_next_leader_counts_only_files_after_the_watermark() -> None:
 
 @virtual
 async def test_batches_of_a_time_with_spark_do_not_count_all_files_so_there_are_no_totals() -> None:
-    world = await World.drained(1, 10)
+    world = await LeaderWorld.drained(1, 10)
     first = await world.measure()
     await world.report(first)
     with_totals = first.completeness()
@@ -91,7 +91,7 @@ async def test_batches_of_a_time_with_spark_do_not_count_all_files_so_there_are_
 
 @virtual
 async def test_a_watermark_of_another_version_or_chain_or_without_totals_is_not_counted_on() -> None:
-    world = await World.drained(1, 10)
+    world = await LeaderWorld.drained(1, 10)
     first = await world.measure()
     expected = await world.report(first)
     await publish(world, first)
@@ -107,7 +107,7 @@ async def test_a_watermark_of_another_version_or_chain_or_without_totals_is_not_
 
 @virtual
 async def test_a_new_leader_after_hours_without_events_does_not_take_the_newest_for_old() -> None:
-    world = await World.drained(1, 10)
+    world = await LeaderWorld.drained(1, 10)
     await asyncio.sleep(3 * 3600)
     world.hub.publish("0", 10)
     await asyncio.sleep(2)
@@ -118,7 +118,7 @@ async def test_a_new_leader_after_hours_without_events_does_not_take_the_newest_
 
 @virtual
 async def test_retention_behind_the_checkpoint_leaves_only_what_is_there() -> None:
-    world = await World.drained(1, 10)
+    world = await LeaderWorld.drained(1, 10)
     world.hub.publish("0", 90)
     world.hub.partitions["0"].retain_from(70)
     measure = await world.measure()
@@ -129,7 +129,7 @@ async def test_retention_behind_the_checkpoint_leaves_only_what_is_there() -> No
 
 @virtual
 async def test_totals_of_a_manifest_that_somebody_changed_end_no_leader() -> None:
-    world = World(TimedHub(1))
+    world = LeaderWorld(TimedHub(1))
     await world.drain("0", 9)
     measure = await world.measure()
     await world.report(measure)
@@ -145,7 +145,7 @@ async def test_totals_of_a_manifest_that_somebody_changed_end_no_leader() -> Non
 
 @virtual
 async def test_lag_is_known_whatever_the_creation_time_so_that_hosts_look() -> None:
-    world = await World.drained(1, 10)
+    world = await LeaderWorld.drained(1, 10)
     measure = await world.measure()
     assert (await world.report(measure)).lag_events == 0
     world.hub.promote()
@@ -159,7 +159,7 @@ async def test_lag_is_known_whatever_the_creation_time_so_that_hosts_look() -> N
 
 @virtual
 async def test_a_silent_hub_is_unknown_after_a_minute_and_known_again_at_once() -> None:
-    world = World(TimedHub(2))
+    world = LeaderWorld(TimedHub(2))
     world.hub.publish("0", 10)
     measure = await world.measure()
     assert (await world.report(measure)).lag_events == 10
@@ -175,7 +175,7 @@ async def test_a_silent_hub_is_unknown_after_a_minute_and_known_again_at_once() 
 
 @virtual
 async def test_a_partition_that_nobody_opened_counts_from_the_starting_position_or_a_foreign_checkpoint() -> None:
-    world = World(
+    world = LeaderWorld(
         TimedHub(3),
         {"startingPosition": {"type": "Latest", "partitions": {"1": {"type": "Earliest"}, "2": {"type": "Earliest"}}}},
     )
@@ -188,7 +188,7 @@ async def test_a_partition_that_nobody_opened_counts_from_the_starting_position_
 
 @virtual
 async def test_with_a_handler_instead_of_files_the_checkpoint_counts() -> None:
-    world = World(TimedHub(1), REPLACING)
+    world = LeaderWorld(TimedHub(1), REPLACING)
     await world.chain("0").begin(0)
     world.hub.publish("0", 10)
     measure = await world.measure()
@@ -202,8 +202,8 @@ async def test_with_a_handler_instead_of_files_the_checkpoint_counts() -> None:
 
 @virtual
 async def test_what_another_program_processed_under_shared_leases_is_no_lag() -> None:
-    shared = World(TimedHub(1), {"leases": CONFIG["leases"] | {"shared": True}})
-    alone = World(TimedHub(1))
+    shared = LeaderWorld(TimedHub(1), {"leases": CONFIG["leases"] | {"shared": True}})
+    alone = LeaderWorld(TimedHub(1))
     for world, lag in ((shared, 2), (alone, 5)):
         world.hub.publish("0", 10)
         await world.drain("0", 4)
@@ -217,7 +217,7 @@ async def test_what_another_program_processed_under_shared_leases_is_no_lag() ->
 async def test_files_whose_checkpoint_is_missing_are_found_a_little_later() -> None:
     late = {"processing": CONFIG["processing"] | {"checkpoint": {"policy": "Interval", "seconds": 600}}}
     for overrides, seconds in (({}, CONFIG["roll"]["maxSeconds"] + RARE_LOOK_SECONDS), (late, OFTEN_LOOK_SECONDS)):
-        world = World(TimedHub(1), overrides)
+        world = LeaderWorld(TimedHub(1), overrides)
         world.hub.publish("0", 10)
         await world.drain("0", 9)
         measure = await world.measure()
@@ -234,7 +234,7 @@ async def test_files_whose_checkpoint_is_missing_are_found_a_little_later() -> N
 
 @virtual
 async def test_a_resting_consumer_costs_no_storage_call() -> None:
-    world = await World.drained(2, 10)
+    world = await LeaderWorld.drained(2, 10)
     measure = await world.measure()
     await world.report(measure)
     asked = len(world.sink.calls)

@@ -13,11 +13,11 @@ from eventconsumer_host.errors import NoticeFailed
 from eventconsumer_host.notice.cursor import NoticesRecord, cursor_name
 from eventconsumer_host.notice.message import NoticeMessage
 from eventconsumer_host.sink.slots import segment_id
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.hub import FakeHub
 from tests.support.fakes.virtual import virtual
 from tests.unit.host.chains import NOON, draft
 from tests.unit.host.fleets import INFO, Fleet, until
-from tests.unit.host.stage import virtual_clock
 
 URL = "spec.sink.notices.url"
 EVENTS = 30  # in three files

@@ -22,10 +22,10 @@ from eventconsumer_host.notice.message import NoticeMessage, Origin
 from eventconsumer_host.notice.pace import LONGEST_SECONDS
 from eventconsumer_host.sink.slots import Chain
 from eventconsumer_storage.errors import Damaged, StorageError
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.virtual import virtual
 from tests.unit.host.chains import NOON, draft, tombstone
-from tests.unit.host.stage import virtual_clock
 
 PARTITIONS = ("0", "1")
 BREAK = PartitionBreak(
@@ -56,7 +56,7 @@ class Receiver:
         self.got[f"{segment_id}/{partition}"].append(int(start))
 
 
-class World:
+class NoticeWorld:
     """Chains of two segments, and who sends notices."""
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ def complete(got: Sequence[int], files: int) -> bool:
 
 @virtual
 async def test_notices_begin_with_the_files_after_the_first_activation() -> None:
-    world = World()
+    world = NoticeWorld()
     await world.write("0", 3)
     notifier = world.notifier()
     await world.send(notifier)
@@ -196,7 +196,7 @@ async def test_notices_begin_with_the_files_after_the_first_activation() -> None
 
 @virtual
 async def test_each_file_has_one_notice_in_order_and_the_cursor_is_written_once_a_second() -> None:
-    world = World()
+    world = NoticeWorld()
     notifier = await world.begun()
     await world.write("0", 30)
     await world.write("1", 5)
@@ -226,7 +226,7 @@ def test_hosts_that_are_killed_and_faults_of_storage_and_endpoint_leave_out_no_n
 
     @virtual
     async def run() -> None:
-        world = World()
+        world = NoticeWorld()
         notifier = await world.begun()
         world.receiver.seconds = 0.4
         for _ in range(40):
@@ -251,7 +251,7 @@ def test_hosts_that_are_killed_and_faults_of_storage_and_endpoint_leave_out_no_n
 
 @virtual
 async def test_a_host_that_ends_between_the_acknowledgement_and_the_cursor_repeats_the_notice() -> None:
-    world = World()
+    world = NoticeWorld()
     notifier = await world.begun()
     await world.write("0", 1)
     world.store.faults = [Fault("put")]
@@ -264,7 +264,7 @@ async def test_a_host_that_ends_between_the_acknowledgement_and_the_cursor_repea
 
 @virtual
 async def test_two_leaders_at_once_repeat_notices_and_leave_out_none() -> None:
-    world = World()
+    world = NoticeWorld()
     one, other = await world.begun(), world.notifier()
     world.receiver.seconds = 0.7
     for _ in range(10):
@@ -278,7 +278,7 @@ async def test_two_leaders_at_once_repeat_notices_and_leave_out_none() -> None:
 
 @virtual
 async def test_the_slower_of_two_leaders_does_not_move_the_cursor_back() -> None:
-    world = World()
+    world = NoticeWorld()
     one = await world.begun()
     fails = refuse("0", 10)
 
@@ -298,7 +298,7 @@ async def test_the_slower_of_two_leaders_does_not_move_the_cursor_back() -> None
 
 @virtual
 async def test_a_host_that_no_longer_leads_sends_nothing() -> None:
-    world = World()
+    world = NoticeWorld()
     await world.begun()
     await world.write("0", 1)
 
@@ -312,7 +312,7 @@ async def test_a_host_that_no_longer_leads_sends_nothing() -> None:
 
 @virtual
 async def test_a_refused_notice_stops_its_partition_and_is_not_left_out() -> None:
-    world = World()
+    world = NoticeWorld()
     notifier = await world.begun()
     for partition in PARTITIONS:
         await world.write(partition, 4)
@@ -335,7 +335,7 @@ async def test_a_refused_notice_stops_its_partition_and_is_not_left_out() -> Non
 
 @virtual
 async def test_a_notice_that_fails_or_is_slow_does_not_delay_other_partitions() -> None:
-    world = World()
+    world = NoticeWorld()
     await world.begun()
     asked: list[float] = []
 
@@ -363,7 +363,7 @@ async def test_a_notice_that_fails_or_is_slow_does_not_delay_other_partitions() 
 
 @virtual
 async def test_an_endpoint_that_does_not_respond_is_asked_once_for_each_partition() -> None:
-    world = World()
+    world = NoticeWorld()
     partitions = [str(number) for number in range(20)]
     for partition in partitions:
         await world.write(partition, 0)
@@ -382,7 +382,7 @@ async def test_an_endpoint_that_does_not_respond_is_asked_once_for_each_partitio
 
 @virtual
 async def test_a_partition_continues_in_the_next_segment_after_its_last_notice() -> None:
-    world = World()
+    world = NoticeWorld()
     notifier = await world.begun()
     for partition in PARTITIONS:
         await world.write(partition, 2)
@@ -402,7 +402,7 @@ async def test_a_partition_continues_in_the_next_segment_after_its_last_notice()
 
 @virtual
 async def test_a_missing_file_of_an_ended_segment_is_not_its_end() -> None:
-    world = World()
+    world = NoticeWorld()
     notifier = await world.begun()
     for partition in PARTITIONS:
         await world.write(partition, 3)
@@ -417,7 +417,7 @@ async def test_a_missing_file_of_an_ended_segment_is_not_its_end() -> None:
 
 @virtual
 async def test_a_partition_that_the_next_hub_does_not_have_gets_its_last_notices() -> None:
-    world = World()
+    world = NoticeWorld()
     notifier = await world.begun()
     await world.write("0", 2)
     await world.chain("era", "1").seal(0, b"")
@@ -431,7 +431,7 @@ async def test_a_partition_that_the_next_hub_does_not_have_gets_its_last_notices
 
 @virtual
 async def test_the_rest_is_sent_without_knowing_the_ends_and_begins_no_cursor() -> None:
-    world = World()
+    world = NoticeWorld()
     await world.write("0", 1)
     await world.send_rest()
     assert cursor_name("p") not in world.store.blobs
@@ -443,7 +443,7 @@ async def test_the_rest_is_sent_without_knowing_the_ends_and_begins_no_cursor() 
 
 @virtual
 async def test_a_pruned_file_has_no_notice_and_the_next_one_has() -> None:
-    world = World()
+    world = NoticeWorld()
     notifier = await world.begun()
     await world.write("0", 3)
     chain = world.chain("era", "0")
@@ -455,7 +455,7 @@ async def test_a_pruned_file_has_no_notice_and_the_next_one_has() -> None:
 
 @virtual
 async def test_a_damaged_cursor_names_the_remedy() -> None:
-    world = World()
+    world = NoticeWorld()
     await world.begun()
     await world.store.put(cursor_name("p"), b"{")
     notifier = world.notifier()
@@ -469,7 +469,7 @@ async def test_a_damaged_cursor_names_the_remedy() -> None:
 
 @virtual
 async def test_a_file_that_is_missing_is_not_left_out_in_silence() -> None:
-    world = World()
+    world = NoticeWorld()
     notifier = await world.begun()
     await world.write("0", 3)
     world.store.delete(world.chain("era", "0").path(10))
@@ -479,7 +479,7 @@ async def test_a_file_that_is_missing_is_not_left_out_in_silence() -> None:
 
 @virtual
 async def test_the_cursor_of_another_chain_does_not_count() -> None:
-    world = World()
+    world = NoticeWorld()
     await world.begun()
     record = NoticesRecord(chain="c2", written_at=NOON, segment_id="era", next={"0": 500})
     await world.store.put(cursor_name("p"), record.model_dump_json(by_alias=True).encode())
@@ -489,7 +489,7 @@ async def test_the_cursor_of_another_chain_does_not_count() -> None:
 
 @virtual
 async def test_what_a_leader_knows_counts_although_it_did_not_write_the_cursor() -> None:
-    world = World()
+    world = NoticeWorld()
     cursor = world.new_cursor()
     await world.begun()
     await world.write("0", 1)
@@ -503,7 +503,7 @@ async def test_what_a_leader_knows_counts_although_it_did_not_write_the_cursor()
 
 @virtual
 async def test_nothing_is_sent_while_the_cursor_cannot_be_written() -> None:
-    world = World()
+    world = NoticeWorld()
     await world.begun()
     world.receiver.seconds = 0.4
     await world.write("0", 100)

@@ -25,10 +25,11 @@ from eventconsumer_host.prune.rules import OldFile, Standing, Window, choose, re
 from eventconsumer_host.sink.slots import Chain
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged, StorageError, Unavailable
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import EPOCH, FakeBlobStore, Fault
 from tests.support.fakes.hub import FakeHub
 from tests.support.fakes.virtual import virtual
-from tests.unit.audit.auditing import CHAIN, ERA, World, clock, fake, sample, table
+from tests.unit.audit.auditing import CHAIN, ERA, AuditedWorld, fake, sample, table
 from tests.unit.audit.deltatables import Table, metadata
 from tests.unit.host.fleets import Fleet, until
 from tests.unit.host.stage import CONFIG
@@ -39,15 +40,15 @@ CURSOR = "_notices.json"
 
 
 def now() -> datetime:
-    """The wall clock, which follows virtual time."""
-    return EPOCH + timedelta(seconds=clock())
+    """The wall virtual_clock, which follows virtual time."""
+    return EPOCH + timedelta(seconds=virtual_clock())
 
 
 @dataclass
 class Keeper:
     """A consumer's files, and one leading host that enforces limits on them."""
 
-    world: World
+    world: AuditedWorld
     limits: dict[str, Any]
     settings: dict[str, Any] = field(default_factory=dict)
     checkpoints: dict[str, int] = field(default_factory=lambda: {"0": 39, "1": 139})
@@ -108,14 +109,14 @@ class Keeper:
             assert start < self.record()["partitions"][partition]["next"]
 
 
-async def committed(world: World, number: int = 2, left: Sequence[dict[str, Any]] = ()) -> None:
+async def committed(world: AuditedWorld, number: int = 2, left: Sequence[dict[str, Any]] = ()) -> None:
     """Commit a batch of the sample."""
     blob = await world.files.read(f"p/_batches/{number:010d}.json", 10**6)
     assert blob is not None
     await world.commit(json.loads(blob.data), left)
 
 
-async def old() -> World:
+async def old() -> AuditedWorld:
     """The sample, all batches committed, two days ago."""
     world = await sample()
     await committed(world)
@@ -156,7 +157,7 @@ async def test_files_that_are_young_are_kept() -> None:
 
 @virtual
 async def test_the_oldest_files_of_all_partitions_are_removed_until_the_size_is_within_the_limit() -> None:
-    world = World()
+    world = AuditedWorld()
     await world.begin(p0=0, p1=100)
     for number in range(4):  # partition 1 writes its files first
         for partition, start in (("1", 100), ("0", 0)):
@@ -331,7 +332,7 @@ async def test_tombstones_of_the_command_are_skipped_and_counted_neither_as_kept
 
 @virtual
 async def test_a_long_backlog_is_removed_in_steps() -> None:
-    world = World()
+    world = AuditedWorld()
     await world.begin(p0=0)
     for number in range(FILES_IN_STEP + 20):
         await world.file("0", number, [number])
@@ -375,7 +376,7 @@ async def until_killed(change: int, *, applied: bool) -> tuple[Keeper, bool]:
     """A step with a table until the host is killed at a change; and whether it was."""
     made = await registered()
     await made.register(100, 110, position=119, partition="1")
-    blobs = Mortal(clock)
+    blobs = Mortal(virtual_clock)
     blobs.blobs, blobs._version = fake(made.world.files).blobs, 10**6  # noqa: SLF001 - the same blobs
     keeper = Keeper(made.world, {"days": 1, "bytes": 10**9}, {"table": {}}, store=blobs)
     blobs.kill_at, blobs.applied = change, applied

@@ -25,13 +25,13 @@ from eventconsumer_host.leader.tail import (
 from eventconsumer_host.leader.task import LeaderTask, Task, View
 from eventconsumer_host.sink.slots import Chain
 from eventconsumer_storage.errors import Unavailable
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.hub import FakeHub
 from tests.support.fakes.virtual import virtual
 from tests.unit.host.chains import NOON, draft
 from tests.unit.host.fleets import Fleet, until
 from tests.unit.host.measuring import now
-from tests.unit.host.stage import virtual_clock
 
 PACKAGE = Path(eventconsumer_host.__file__).parent
 FOLLOWERS = {"leader/tail.py", "partition/checkpoint.py", "sink/commit.py"}

@@ -29,11 +29,11 @@ from eventconsumer_host.leader.watermark import (
 from eventconsumer_host.sink.slots import EnqueuedRange, Slot
 from eventconsumer_host.source.hub import PartitionInfo
 from eventconsumer_storage.errors import Damaged, Unavailable
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.virtual import virtual
 from tests.unit.host.leader.test_batches import commit, manifest, planner, world_of
-from tests.unit.host.measuring import TimedHub, World, now
-from tests.unit.host.stage import virtual_clock
+from tests.unit.host.measuring import LeaderWorld, TimedHub, now
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
@@ -48,7 +48,7 @@ def slot(start: int, earliest: datetime, latest: datetime, last: int | None = No
 
 def ledger(*slots: Slot, start: int = 0, before: EventMark | None = None) -> Ledger:
     """A partition with these files, of which nothing is unknown."""
-    found = Ledger(Follower(World(TimedHub(1)).chain("0"), now), start, start)
+    found = Ledger(Follower(LeaderWorld(TimedHub(1)).chain("0"), now), start, start)
     found.end, found.end_sought = before, True
     for each in slots:
         found.add(each)
@@ -155,7 +155,7 @@ def test_a_file_whose_events_the_handler_dropped_belongs_to_no_window() -> None:
 
 @virtual
 async def test_the_partition_that_is_behind_decides() -> None:
-    world = await World.drained(2, 10)
+    world = await LeaderWorld.drained(2, 10)
     measure = await world.measure()
     await asyncio.sleep(300)
     await world.report(measure)
@@ -173,7 +173,7 @@ async def test_the_partition_that_is_behind_decides() -> None:
 
 @virtual
 async def test_a_partition_that_was_added_counts_before_hosts_know_it() -> None:
-    world = await World.drained(1, 1)
+    world = await LeaderWorld.drained(1, 1)
     measure = await world.measure()
     await world.report(measure)
     before = measure.complete
@@ -193,7 +193,7 @@ async def test_a_partition_that_was_added_counts_before_hosts_know_it() -> None:
 
 @virtual
 async def test_what_counts_is_when_the_hub_was_asked_and_not_when_it_answered() -> None:
-    world = await World.drained(1, 1)
+    world = await LeaderWorld.drained(1, 1)
     measure = await world.measure()
     await world.report(measure)
     ask_heads, ask_partitions = partial(measure.ask_heads, ["0"]), measure.ask_partitions
@@ -209,7 +209,7 @@ async def test_what_counts_is_when_the_hub_was_asked_and_not_when_it_answered() 
 
 @virtual
 async def test_a_list_of_partitions_that_is_old_is_complete_up_to_its_time() -> None:
-    world = await World.drained(1, 1)
+    world = await LeaderWorld.drained(1, 1)
     measure = await world.measure()
     await world.report(measure)
     listed = now()
@@ -251,7 +251,7 @@ async def test_a_new_leader_finds_the_last_event_of_files_that_are_in_batches() 
     ],
 )
 async def test_without_files_and_in_a_replay_there_is_no_watermark(overrides: dict[str, Any]) -> None:
-    world = World(TimedHub(1), overrides)
+    world = LeaderWorld(TimedHub(1), overrides)
     world.hub.publish("0", 1)
     await world.drain("0", 0)
     measure = await world.measure()

@@ -16,10 +16,10 @@ from eventconsumer_host.lease.model import Checkpoint, Lease
 from eventconsumer_host.partition.checkpoint import CheckpointSchedule, resume
 from eventconsumer_host.sink.gaps import Gap, GapReason
 from eventconsumer_host.sink.slots import Chain, Draft, parse_genesis
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import FakeBlobStore
 from tests.support.fakes.hub import FakeHub
 from tests.support.fakes.virtual import virtual
-from tests.unit.host.stage import virtual_clock
 
 EARLIEST = StartingPosition()
 NOW = datetime(2026, 11, 23, tzinfo=UTC)

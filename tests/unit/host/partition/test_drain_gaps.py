@@ -6,7 +6,7 @@ from eventconsumer_host.sink import gaps
 from eventconsumer_host.sink.gaps import Gap, GapReason
 from tests.support.fakes.virtual import virtual
 from tests.unit.host.chains import chain, draft
-from tests.unit.host.stage import Stage, eventually
+from tests.unit.host.stage import PumpWorld, eventually
 
 HOLES = list(range(1, 2001, 2))
 SIZES = {
@@ -15,15 +15,15 @@ SIZES = {
 }
 
 
-def stage_of(count: int, *, without: list[int]) -> Stage:
+def stage_of(count: int, *, without: list[int]) -> PumpWorld:
     """A hub with so many events but these."""
-    stage = Stage(overrides=dict(SIZES))
+    stage = PumpWorld(overrides=dict(SIZES))
     stage.partition.add(*(b"%d" % number for number in range(count)))
     stage.partition.compact(without)
     return stage
 
 
-def recorded(stage: Stage) -> list[Gap]:
+def recorded(stage: PumpWorld) -> list[Gap]:
     """Gaps in the metadata of files, in the order of files."""
     texts = [blob.metadata.get("gap", "") for name, blob in sorted(stage.sink.blobs.items()) if "/from=" in name]
     return [gap for text in texts for gap in gaps.parse(text)]

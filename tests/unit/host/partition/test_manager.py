@@ -17,6 +17,7 @@ from eventconsumer_host.lease.store import STORAGE_SECONDS
 from eventconsumer_host.partition.ownership import HEALED_SECONDS, LONGEST_PAUSE_SECONDS
 from eventconsumer_host.source.hub import HubInfo, PartitionInfo
 from eventconsumer_storage.blobs import BlobInfo
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import EPOCH as FAKE_EPOCH
 from tests.support.fakes.blobs import FOREVER, FakeBlobStore
 from tests.support.fakes.hub import FakeHub, FakeSource
@@ -30,7 +31,6 @@ from tests.unit.host.fleets import (
     fleet_test,
     until,
 )
-from tests.unit.host.stage import virtual_clock
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventconsumer_host.partition.memory import WAITING_PART, WRITING_BYTES, Memory
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.virtual import virtual
-from tests.unit.host.stage import virtual_clock
 
 
 def memory_for(kept: int) -> Memory:

@@ -17,10 +17,11 @@ from eventconsumer_host.lease.model import Checkpoint
 from eventconsumer_host.partition.pump import PumpEnd
 from eventconsumer_host.source.hub import HubInfo
 from eventconsumer_storage.errors import Unauthorized, Unavailable
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import Fault
 from tests.support.fakes.hub import CREATED, FakeHub, FakeSource
 from tests.support.fakes.virtual import virtual
-from tests.unit.host.stage import CONFIG, Stage, eventually, virtual_clock
+from tests.unit.host.stage import CONFIG, PumpWorld, eventually
 
 SLOT = "p/segment=era/partition=0/from={:020d}.parquet"
 
@@ -32,7 +33,7 @@ def bodies(count: int) -> list[bytes]:
 
 @virtual
 async def test_files_roll_by_count_and_by_age_and_move_the_checkpoint() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     stage.partition.add(*bodies(25))
     running = await stage.pump()
     await eventually(lambda: len(stage.files()) == 3)
@@ -48,7 +49,7 @@ async def test_files_roll_by_count_and_by_age_and_move_the_checkpoint() -> None:
 
 @virtual
 async def test_a_committed_files_events_are_let_go_before_the_checkpoint_is_written() -> None:
-    stage = Stage(overrides={"processing": {"maxBatchSize": 1, "prefetchCount": 100, "maxWaitSeconds": 20}})
+    stage = PumpWorld(overrides={"processing": {"maxBatchSize": 1, "prefetchCount": 100, "maxWaitSeconds": 20}})
     stage.partition.add(*[bytes([65 + number]) * 100_000 for number in range(10)])
     running = await stage.pump()
     advance, before, during = running.held.advance, pa.total_allocated_bytes(), list[int]()
@@ -101,7 +102,7 @@ async def test_bodies_are_parsed_once_and_their_columns_are_counted_and_written_
 
 @virtual
 async def test_metadata_of_a_slot() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     stage.partition.add(*bodies(10))
     running = await stage.pump()
     await eventually(lambda: bool(stage.files()))
@@ -122,7 +123,7 @@ async def test_metadata_of_a_slot() -> None:
 
 @virtual
 async def test_latest_is_resolved_once_and_holds_for_every_later_owner() -> None:
-    stage = Stage(overrides={"startingPosition": {"type": "Latest"}})
+    stage = PumpWorld(overrides={"startingPosition": {"type": "Latest"}})
     stage.partition.add(*bodies(7))
     first = await stage.pump()
     await eventually(lambda: first.pump.report().next_sequence_number == 7)
@@ -133,7 +134,7 @@ async def test_latest_is_resolved_once_and_holds_for_every_later_owner() -> None
     await second.stop()
 
 
-class Dated(Stage):
+class Dated(PumpWorld):
     """A consumer that starts `starts` seconds after noon, on a hub with a clock, which has five events of noon."""
 
     def __init__(self, starts: float) -> None:
@@ -203,7 +204,7 @@ class Refusing(FakeHub):
 
 @virtual
 async def test_a_starting_offset_beyond_the_end_is_the_problem_of_its_field() -> None:
-    stage = Stage(hub=Refusing(), overrides={"startingPosition": {"type": "Offset", "offset": "99"}})
+    stage = PumpWorld(hub=Refusing(), overrides={"startingPosition": {"type": "Offset", "offset": "99"}})
     running = await stage.pump()
     await eventually(lambda: bool(running.pump.problems()))
     problem = running.problem("PositionInvalid")
@@ -224,7 +225,7 @@ class Hanging(FakeHub):
 
 @virtual
 async def test_a_stop_does_not_wait_for_an_attach() -> None:
-    stage = Stage(hub=Hanging(), overrides={"roll": {"maxBytes": 1_000_000, "maxSeconds": 300, "maxEvents": 1000}})
+    stage = PumpWorld(hub=Hanging(), overrides={"roll": {"maxBytes": 1_000_000, "maxSeconds": 300, "maxEvents": 1000}})
     running = await stage.pump()
     stage.partition.add(*bodies(7))
     await eventually(lambda: running.pump.report().sequence_number == 6)
@@ -253,7 +254,7 @@ class Late(FakeHub):
 @virtual
 async def test_a_link_that_is_attached_in_the_moment_of_a_cancellation_is_closed() -> None:
     hub = Late()
-    running = await Stage(hub=hub).pump()
+    running = await PumpWorld(hub=hub).pump()
     await asyncio.sleep(1)
     hub.now.set()
     asyncio.get_running_loop().call_soon(running.task.cancel)  # behind the attach, before the pump learns of it
@@ -266,7 +267,7 @@ async def test_a_link_that_is_attached_in_the_moment_of_a_cancellation_is_closed
 @pytest.mark.parametrize("applied", [False, True])
 @virtual
 async def test_a_commit_whose_outcome_is_unknown_happens_once(operation: str, applied: bool) -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await stage.pump()
     await eventually(lambda: running.pump.report().next_sequence_number == 0)
     stage.sink.faults += [Fault("put", applied), Fault("put", False)] + ([Fault("head")] if operation == "head" else [])
@@ -279,7 +280,7 @@ async def test_a_commit_whose_outcome_is_unknown_happens_once(operation: str, ap
 @pytest.mark.slow
 @virtual
 async def test_sink_that_is_down_stops_receiving_and_drains_after() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await stage.pump()
     await eventually(lambda: running.pump.report().next_sequence_number == 0)
     stage.sink.faults += [Fault("put", error=lambda: Unavailable("down")) for _ in range(50)]
@@ -298,7 +299,7 @@ async def test_sink_that_is_down_stops_receiving_and_drains_after() -> None:
 
 @virtual
 async def test_a_refused_credential_of_the_sink_is_a_problem_and_heals() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await stage.pump()
     await eventually(lambda: running.pump.report().next_sequence_number == 0)
     stage.sink.faults += [
@@ -313,7 +314,7 @@ async def test_a_refused_credential_of_the_sink_is_a_problem_and_heals() -> None
 
 @virtual
 async def test_another_writers_file_is_adopted() -> None:
-    stage = Stage(overrides={"roll": {"maxBytes": 1_000_000, "maxSeconds": 5, "maxEvents": 6}})
+    stage = PumpWorld(overrides={"roll": {"maxBytes": 1_000_000, "maxSeconds": 5, "maxEvents": 6}})
     stage.partition.add(*bodies(6))
     first = await stage.pump()
     await eventually(lambda: len(stage.rows()) == 6)
@@ -332,7 +333,7 @@ async def test_another_writers_file_is_adopted() -> None:
 
 @virtual
 async def test_a_successor_takes_the_link_and_the_former_owner_commits_nothing_more() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     former = await stage.pump("host-a")
     await eventually(lambda: former.pump.report().next_sequence_number == 0)
     stage.partition.add(*bodies(4))
@@ -348,7 +349,7 @@ async def test_a_successor_takes_the_link_and_the_former_owner_commits_nothing_m
 
 @virtual
 async def test_a_zombie_halts_at_a_file_of_a_higher_epoch() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     zombie = await stage.pump("host-a")
     await eventually(lambda: zombie.pump.report().next_sequence_number == 0)
     facts = {"first": "0", "last": "3", "count": "4", "epoch": "9", "nonce": "n", "last_offset": "30"}
@@ -362,7 +363,7 @@ async def test_a_zombie_halts_at_a_file_of_a_higher_epoch() -> None:
 
 @virtual
 async def test_a_lost_lease_ends_the_pump_without_a_commit() -> None:
-    stage = Stage(overrides={"roll": {"maxBytes": 1_000_000, "maxSeconds": 600, "maxEvents": 1000}})
+    stage = PumpWorld(overrides={"roll": {"maxBytes": 1_000_000, "maxSeconds": 600, "maxEvents": 1000}})
     stage.partition.add(*bodies(4))
     running = await stage.pump()
     await eventually(lambda: stage.partition.reader is not None and stage.partition.reader.position == 3)
@@ -374,7 +375,7 @@ async def test_a_lost_lease_ends_the_pump_without_a_commit() -> None:
 
 @virtual
 async def test_checkpoint_that_fails_is_covered_by_the_next_owner() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await stage.pump()
     await eventually(lambda: running.pump.report().next_sequence_number == 0)
     stage.leases.faults += [Fault("put")]
@@ -391,7 +392,7 @@ async def test_checkpoint_that_fails_is_covered_by_the_next_owner() -> None:
 
 @virtual
 async def test_a_checkpoint_written_without_an_answer_is_not_a_lost_lease() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await stage.pump()
     await eventually(lambda: running.pump.report().next_sequence_number == 0)
     stage.leases.faults += [Fault("put", applied=True)]
@@ -404,7 +405,7 @@ async def test_a_checkpoint_written_without_an_answer_is_not_a_lost_lease() -> N
 
 @virtual
 async def test_redelivered_events_are_dropped_and_counted() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await stage.pump()
     stage.partition.add(*bodies(10))
     await eventually(lambda: len(stage.rows()) == 10)
@@ -419,7 +420,7 @@ async def test_redelivered_events_are_dropped_and_counted() -> None:
 
 @virtual
 async def test_a_lost_link_is_opened_again_with_the_buffer_kept() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await stage.pump()
     stage.partition.add(*bodies(4))
     await eventually(lambda: stage.partition.reader is not None and stage.partition.reader.position == 3)
@@ -434,7 +435,7 @@ async def test_a_lost_link_is_opened_again_with_the_buffer_kept() -> None:
 
 @virtual
 async def test_a_frozen_link_is_noticed() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await stage.pump()
     await eventually(lambda: stage.partition.reader is not None)
     assert stage.partition.reader is not None
@@ -446,7 +447,7 @@ async def test_a_frozen_link_is_noticed() -> None:
 
 @virtual
 async def test_retention_that_passes_the_reader_is_recorded_and_said() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     stage.partition.add(*bodies(5))
     running = await stage.pump()
     await eventually(lambda: stage.rows() == list(range(5)))
@@ -464,7 +465,7 @@ async def test_retention_that_passes_the_reader_is_recorded_and_said() -> None:
 
 @virtual
 async def test_undecoded_events_are_in_the_files_and_said() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     stage.partition.add(*bodies(25))
     stage.partition.undecoded = {3, 12, 24}
     running = await stage.pump()
@@ -478,7 +479,7 @@ async def test_undecoded_events_are_in_the_files_and_said() -> None:
 
 @virtual
 async def test_events_that_a_link_skipped_are_read_again() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await stage.pump()
     await eventually(lambda: stage.partition.reader is not None)
     assert stage.partition.reader is not None
@@ -492,7 +493,7 @@ async def test_events_that_a_link_skipped_are_read_again() -> None:
 
 @virtual
 async def test_a_checkpoint_beyond_the_end_is_refused() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     stage.partition.add(*bodies(10))
     body = b'{"Offset":"5000","SequenceNumber":500,"PartitionId":"0","Owner":"","Token":"","Epoch":3}'
     await stage.leases.put("$Default/0", body)
@@ -506,7 +507,7 @@ async def test_a_checkpoint_beyond_the_end_is_refused() -> None:
 
 @virtual
 async def test_a_rebuilt_lease_continues_after_the_chain_with_a_higher_epoch() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     stage.partition.add(*bodies(10))
     for owner in ("host-a", "host-b", "host-c"):
         running = await stage.pump(owner)
@@ -523,7 +524,7 @@ async def test_a_rebuilt_lease_continues_after_the_chain_with_a_higher_epoch() -
 
 @virtual
 async def test_stop_flushes_what_is_buffered() -> None:
-    stage = Stage(overrides={"roll": {"maxBytes": 1_000_000, "maxSeconds": 600, "maxEvents": 1000}})
+    stage = PumpWorld(overrides={"roll": {"maxBytes": 1_000_000, "maxSeconds": 600, "maxEvents": 1000}})
     stage.partition.add(*bodies(4))
     running = await stage.pump()
     await eventually(lambda: stage.partition.reader is not None and stage.partition.reader.position == 3)
@@ -550,7 +551,7 @@ class _Busy(FakeHub):
 @virtual
 async def test_a_hub_that_limits_requests_is_asked_again_after_4_seconds_and_then_less_and_less() -> None:
     hub = _Busy()
-    stage = Stage(hub=hub)
+    stage = PumpWorld(hub=hub)
     stage.partition.add(*bodies(10))
     running = await stage.pump()
     await eventually(lambda: len(hub.asked) == 3)
@@ -572,7 +573,7 @@ class _Refusing(FakeHub):
 
 @virtual
 async def test_a_refused_epoch_is_never_tried_again_whatever_else_fails() -> None:
-    stage = Stage(hub=_Refusing())
+    stage = PumpWorld(hub=_Refusing())
     await stage.hub.open("0", -1, epoch=99, prefetch=1)
     running = await stage.pump()
     assert await asyncio.wait_for(running.task, 60) is PumpEnd.STOLEN
@@ -581,7 +582,7 @@ async def test_a_refused_epoch_is_never_tried_again_whatever_else_fails() -> Non
 
 @virtual
 async def test_what_another_program_read_is_recorded_once_however_often_the_position_is_looked_for() -> None:
-    stage = Stage(overrides={"leases": CONFIG["leases"] | {"shared": True}})
+    stage = PumpWorld(overrides={"leases": CONFIG["leases"] | {"shared": True}})
     stage.partition.add(*bodies(10))
     first = await stage.pump()
     await eventually(lambda: len(stage.rows()) == 10)
@@ -599,7 +600,7 @@ async def test_what_another_program_read_is_recorded_once_however_often_the_posi
 
 @virtual
 async def test_a_pump_that_is_to_end_has_its_link_wait_for_no_more_events() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     stage.partition.add(*bodies(3))
     running = await stage.pump()
     await eventually(lambda: running.pump.report().sequence_number == 2)

@@ -19,7 +19,7 @@ from eventconsumer_host.source.hub import HubInfo
 from tests.support.fakes.blobs import Fault
 from tests.support.fakes.hub import CREATED
 from tests.support.fakes.virtual import virtual
-from tests.unit.host.stage import CONFIG, Stage, eventually
+from tests.unit.host.stage import CONFIG, PumpWorld, eventually
 
 INFO = HubInfo("shop.example", "orders", CREATED, ("0",))
 
@@ -57,7 +57,7 @@ class Notes(EventProcessor):
         self.log.append(("close", reason))
 
 
-class Shop(Stage):
+class Shop(PumpWorld):
     """A stage with user code."""
 
     def __init__(self, mode: str = "Replace", roll: dict[str, int] | None = None, **checkpoint: Any) -> None:

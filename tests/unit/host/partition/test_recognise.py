@@ -10,7 +10,7 @@ from eventconsumer_api.wire.identity import EventMark
 from eventconsumer_host.partition import marks
 from tests.support.fakes.hub import FakeHub, FakeSource
 from tests.support.fakes.virtual import virtual
-from tests.unit.host.stage import CONFIG, Running, Stage, eventually
+from tests.unit.host.stage import CONFIG, PumpWorld, Running, eventually
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 HOLD = CONFIG | {"roll": {"maxBytes": 1_000_000, "maxSeconds": 300, "maxEvents": 1000}}
@@ -20,7 +20,7 @@ def bodies(first: int, last: int, era: str = "old") -> list[bytes]:
     return [b"%s %d" % (era.encode(), number) for number in range(first, last + 1)]
 
 
-def in_files(stage: Stage) -> list[bytes]:
+def in_files(stage: PumpWorld) -> list[bytes]:
     """Bodies in files, in chain order."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -34,7 +34,7 @@ def diverged(running: Running) -> bool:
     return Reason.HUB_DIVERGED in running.reasons()
 
 
-async def drained(stage: Stage, count: int) -> Running:
+async def drained(stage: PumpWorld, count: int) -> Running:
     running = await stage.pump()
     stage.partition.add(*bodies(0, count - 1))
     await eventually(lambda: len(stage.rows()) == count)
@@ -44,7 +44,7 @@ async def drained(stage: Stage, count: int) -> Running:
 @pytest.mark.parametrize("new", [0, 2, 3, 9, 50])
 @virtual
 async def test_a_hub_that_lost_events_in_files_is_not_read_however_many_new_ones_it_has(new: int) -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await drained(stage, 20)
     stage.partition.forget_last(3)
     stage.partition.add(*bodies(17, 16 + new, "new"))
@@ -70,7 +70,7 @@ async def test_a_hub_that_lost_events_in_files_is_not_read_however_many_new_ones
 @virtual
 async def test_a_hub_that_lost_the_event_before_an_empty_chain_is_not_read(new: int) -> None:
     """No file names an event, so the genesis record does: new events under its number would be left out."""
-    stage = Stage(overrides={"startingPosition": {"type": "Latest"}})
+    stage = PumpWorld(overrides={"startingPosition": {"type": "Latest"}})
     stage.partition.add(*bodies(0, 9))
     running = await stage.pump()
     await eventually(lambda: stage.partition.reader is not None)
@@ -86,7 +86,7 @@ async def test_a_hub_that_lost_the_event_before_an_empty_chain_is_not_read(new: 
 
 @virtual
 async def test_the_problem_goes_away_when_the_hub_comes_back() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await drained(stage, 20)
     events, eras = dict(stage.partition.events), dict(stage.partition.eras)
     stage.partition.forget_last(3)
@@ -104,7 +104,7 @@ async def test_the_problem_goes_away_when_the_hub_comes_back() -> None:
 @virtual
 async def test_received_events_that_vanish_before_a_file_is_made_are_dropped(lost: int) -> None:
     """They are read again, as what they are now: nothing is lost, doubled or mixed."""
-    stage = Stage(overrides={"roll": HOLD["roll"]})
+    stage = PumpWorld(overrides={"roll": HOLD["roll"]})
     running = await stage.pump()
     stage.partition.add(*bodies(0, 9))
     await eventually(lambda: running.pump.report().sequence_number == 9)
@@ -118,7 +118,7 @@ async def test_received_events_that_vanish_before_a_file_is_made_are_dropped(los
 
 @virtual
 async def test_events_in_a_file_and_in_memory_vanish_together() -> None:
-    stage = Stage(overrides={"roll": {"maxBytes": 1_000_000, "maxSeconds": 300, "maxEvents": 10}})
+    stage = PumpWorld(overrides={"roll": {"maxBytes": 1_000_000, "maxSeconds": 300, "maxEvents": 10}})
     running = await stage.pump()
     stage.partition.add(*bodies(0, 14))  # ten in a file, five in memory
     await eventually(lambda: running.pump.report().sequence_number == 14 and len(stage.rows()) == 10)
@@ -132,7 +132,7 @@ async def test_events_in_a_file_and_in_memory_vanish_together() -> None:
 
 @virtual
 async def test_a_promotion_that_keeps_all_events_is_read_on() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await drained(stage, 10)
     stage.hub.promote()
     stage.partition.add(*bodies(10, 29))
@@ -143,7 +143,7 @@ async def test_a_promotion_that_keeps_all_events_is_read_on() -> None:
 
 @virtual
 async def test_a_hub_created_again_is_not_read_where_an_event_tells_nor_where_none_does() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await drained(stage, 10)
     stage.hub.recreate()
     stage.partition.add(*bodies(0, 49, "new"))
@@ -170,7 +170,7 @@ class RecreatedWhileAttaching(FakeHub):
 
 @virtual
 async def test_a_hub_recreated_before_the_first_link_attaches_is_not_read() -> None:
-    stage = Stage(hub=RecreatedWhileAttaching(), overrides={"startingPosition": {"type": "Latest"}})
+    stage = PumpWorld(hub=RecreatedWhileAttaching(), overrides={"startingPosition": {"type": "Latest"}})
     stage.partition.add(*bodies(0, 29))  # the new hub's first events could be skipped
     running = await stage.pump()
     await eventually(lambda: diverged(running))
@@ -180,7 +180,7 @@ async def test_a_hub_recreated_before_the_first_link_attaches_is_not_read() -> N
 
 @virtual
 async def test_an_event_that_was_compacted_away_is_no_reason_to_stop() -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await drained(stage, 20)
     stage.partition.add(*bodies(20, 24))
     stage.partition.compact([19])
@@ -199,7 +199,7 @@ async def test_an_event_that_was_compacted_away_is_no_reason_to_stop() -> None:
 @virtual
 async def test_a_link_that_starts_early_does_not_hide_that_the_hub_lost_events(early: int) -> None:
     """The events below the last one that was read prove nothing: it is still compared."""
-    stage = Stage()
+    stage = PumpWorld()
     running = await drained(stage, 20)
     stage.partition.early = early
     stage.partition.forget_last(3)
@@ -212,7 +212,7 @@ async def test_a_link_that_starts_early_does_not_hide_that_the_hub_lost_events(e
 @pytest.mark.parametrize("early", [1, 30])
 @virtual
 async def test_a_link_that_starts_early_is_read_on_once_the_last_event_came(early: int) -> None:
-    stage = Stage()
+    stage = PumpWorld()
     running = await drained(stage, 20)
     stage.partition.early = early
     stage.partition.reader.broken = True  # type: ignore[union-attr]
@@ -236,7 +236,7 @@ class Silent(FakeHub):
 @pytest.mark.slow
 @virtual
 async def test_a_link_that_gives_nothing_is_opened_again() -> None:
-    stage = Stage(hub=Silent())
+    stage = PumpWorld(hub=Silent())
     running = await drained(stage, 10)
     stage.partition.add(*bodies(10, 19))
     await eventually(lambda: len(stage.rows()) == 20)

@@ -14,6 +14,7 @@ from eventconsumer_host.sink.commit import commit
 from eventconsumer_host.sink.content import Content
 from eventconsumer_host.sink.slots import Chain, Draft, Slot
 from eventconsumer_storage.errors import Conflict, Refused, StorageError, Unauthorized, Unavailable
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.virtual import virtual
 from tests.unit.host.chains import LAYOUTS, Seconds, chain, draft
@@ -28,11 +29,6 @@ ERRORS: dict[str, Callable[[], StorageError]] = {
     "400": lambda: Refused("blocks", 400, "InvalidBlockList"),
     "403": lambda: Unauthorized("no", 403, "AuthorizationFailure"),
 }
-
-
-def clock() -> float:
-    """The loop's virtual time."""
-    return asyncio.get_running_loop().time()
 
 
 async def committed(files: Chain, facts: Draft, blocks: tuple[bytes, ...]) -> Slot | None:
@@ -50,7 +46,7 @@ def data_of(blobs: FakeBlobStore, slot: Slot) -> bytes:
 @virtual
 async def test_one_failure_anywhere_commits_once(layout: str, blocks: tuple[bytes, ...]) -> None:
     for error, applied, operation in product(ERRORS, (False, True), OPERATIONS):
-        blobs = FakeBlobStore(clock)
+        blobs = FakeBlobStore(virtual_clock)
         files = chain(layout, blobs, Seconds())
         blobs.faults.append(Fault(operation, applied, ERRORS[error]))
         assert await committed(files, draft(5, 8), blocks) is None, (error, applied, operation)
@@ -70,7 +66,7 @@ def test_writers_of_one_slot_agree_on_one_file(
 ) -> None:
     @virtual
     async def race() -> None:
-        blobs = FakeBlobStore(clock)
+        blobs = FakeBlobStore(virtual_clock)
         rng = Random(seed)
         for operation, applied, error in [fault for some in failures for fault in some]:
             blobs.faults.append(Fault(operation, applied, ERRORS[error]))
@@ -96,7 +92,7 @@ def test_writers_of_one_slot_agree_on_one_file(
 @pytest.mark.parametrize("layout", LAYOUTS)
 @virtual
 async def test_the_winners_file_is_given_back_and_nothing_is_left_of_the_losers(layout: str) -> None:
-    blobs = FakeBlobStore(clock)
+    blobs = FakeBlobStore(virtual_clock)
     await chain(layout, blobs).put(draft(5, 6, nonce="theirs", epoch=2), b"theirs")
     before = dict(blobs.blobs)
     winner = await committed(chain(layout, blobs), draft(5, 8), LARGE)
@@ -107,7 +103,7 @@ async def test_the_winners_file_is_given_back_and_nothing_is_left_of_the_losers(
 @pytest.mark.parametrize("layout", LAYOUTS)
 @virtual
 async def test_a_lost_lease_ends_the_attempts(layout: str) -> None:
-    blobs = FakeBlobStore(clock)
+    blobs = FakeBlobStore(virtual_clock)
     blobs.faults += [Fault("put"), Fault("put"), Fault("put")]
     told: list[StorageError] = []
 
@@ -124,8 +120,8 @@ async def test_a_lost_lease_ends_the_attempts(layout: str) -> None:
 
 @virtual
 async def test_storage_that_is_down_is_asked_ever_less_often() -> None:
-    blobs = FakeBlobStore(clock)
+    blobs = FakeBlobStore(virtual_clock)
     blobs.faults += [Fault("put")] * 40
-    began = clock()
+    began = virtual_clock()
     assert await committed(chain("SequenceNumber", blobs), draft(5, 8), SMALL) is None
-    assert 80 < clock() - began < 300
+    assert 80 < virtual_clock() - began < 300

@@ -8,10 +8,11 @@ import pytest
 
 from eventconsumer_api.errors import Blocked
 from eventconsumer_host.table.log import REMOVALS, TableLog
+from tests.support.clocks import virtual_clock
 from tests.support.confined import Here
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.support.fakes.virtual import virtual
-from tests.unit.audit.auditing import ERA, clock, fake, sample, table
+from tests.unit.audit.auditing import ERA, fake, sample, table
 from tests.unit.audit.deltatables import NEWER, Action, Table, info, metadata, part, registered, txn, vector
 
 NOW = datetime(2100, 1, 1, tzinfo=UTC)
@@ -104,7 +105,7 @@ class Rival(FakeBlobStore):
 
 def rival(made: Table, *commits: list[Action], kind: type[Rival] = Rival) -> Rival:
     """Let another program commit."""
-    blobs = kind(clock)
+    blobs = kind(virtual_clock)
     blobs.blobs, blobs._version = fake(made.world.files).blobs, 10**6  # noqa: SLF001 - the same blobs
     blobs.made, blobs.commits = made, list(commits)
     made.world.files = blobs

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.spec.spark import Retry, Spark
 from eventconsumer_api.v1alpha1.status import EventConsumerStatus, SparkStatus
-from eventconsumer_api.wire.host_report import BatchReport, CommitReport, FleetReport, HostReport
+from eventconsumer_api.wire.host_report import BatchReport, CommitReport, FleetReport
 from eventconsumer_operator.apply import apply
 from eventconsumer_operator.conditions.status import make_status, wire
 from eventconsumer_operator.errors import OperatorError
@@ -25,6 +24,7 @@ from eventconsumer_operator.kube.writethrough import WriteThrough
 from eventconsumer_operator.plan import make_plan
 from eventconsumer_operator.resource.observed import Observed
 from eventconsumer_operator.spark.attempts import Attempts, FailureKind, attempts, backoff
+from tests.support.fakes.hosts import FakeHosts
 from tests.support.fakes.kubernetes import FakeKubernetes, event_consumer
 from tests.unit.operator.worlds import KEY, NOW, SETTINGS, SPARK, SPEC, batch, fleet, job, load, observed, pod, report
 
@@ -321,11 +321,6 @@ def test_the_time_between_attempts_never_falls_and_has_a_limit(retry: Retry, fai
 # --- the whole of it -----------------------------------------------------------------------------------------------
 
 
-class _Hosts:
-    async def reports(self, addresses: Mapping[str, str]) -> dict[str, HostReport]:  # noqa: ARG002 - as Hosts
-        return {}  # what the leading host tells is put in later
-
-
 class BatchesGetDone(RuleBasedStateMachine):
     """Two operators with views of different age, applications that end in all ways, and people who delete them."""
 
@@ -399,7 +394,7 @@ class BatchesGetDone(RuleBasedStateMachine):
 
     async def _reconcile(self, store: Store, crash: str) -> None:
         api = WriteThrough(self.api, store)
-        found = await load(store, _Hosts(), KEY)
+        found = await load(store, FakeHosts(), KEY)
         assert found is not None
         seen: Observed = dataclasses.replace(found, now=self.now, reports={"a": report(fleet=self.told)})
         plan = make_plan(seen, SETTINGS)
@@ -545,7 +540,7 @@ class ResidentsGetBatchesDone(BatchesGetDone):
 
     async def _wanted(self, store: Store) -> str:
         """The digest of the application that an operator would start for a batch after the open one."""
-        found = await load(store, _Hosts(), KEY)
+        found = await load(store, FakeHosts(), KEY)
         assert found is not None
         told = self.told.model_copy(update={"committed_batch": 98, "open_batches": [batch(99)]})
         plan = make_plan(dataclasses.replace(found, reports={"a": report(fleet=told)}, applications=()), SETTINGS)

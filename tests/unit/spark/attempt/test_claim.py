@@ -13,25 +13,12 @@ from eventconsumer_spark.attempt.commit import commit, find_commit, previous_com
 from eventconsumer_spark.errors import ClaimHeldError, ClaimLostError
 from eventconsumer_spark.storage.keeper import LEASE_SECONDS
 from eventconsumer_storage.errors import StorageError
-from tests.support.fakes.spark_store import FakeBlobStore
+from tests.support.clocks import ManualClock
+from tests.support.fakes.spark_store import FakeSparkBlobStore
 from tests.unit.spark.schedules import CLAIM, NUMBER, PREFIX, TIMES, ScheduledAttempt, record
 
 FILE = BatchFile(path="a", etag="1", size=7, partition="0", first=0, last=9, count=10)
 OTHER = FILE.model_copy(update={"path": "b"})
-
-
-class Clock:
-    """Seconds that pass when a test says so, or somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass."""
-        self.now += seconds
 
 
 def ignore(_: str) -> None:
@@ -42,23 +29,25 @@ def claim_of(attempt: str) -> BatchClaim:
     return BatchClaim(number=NUMBER, claimed_at=TIMES, application=f"app-{attempt}", attempt=attempt)
 
 
-def taken(store: FakeBlobStore, clock: Clock, attempt: str) -> Claim:
+def taken(store: FakeSparkBlobStore, clock: ManualClock, attempt: str) -> Claim:
     claim = take(store, CLAIM, claim_of(attempt), ignore, clock=clock, sleep=clock.sleep)
     assert isinstance(claim, Claim)
     return claim
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def store(clock: Clock) -> FakeBlobStore:
-    return FakeBlobStore(clock)
+def store(clock: ManualClock) -> FakeSparkBlobStore:
+    return FakeSparkBlobStore(clock)
 
 
-def test_commit_is_a_copy_of_the_record_in_the_place_of_the_claim(store: FakeBlobStore, clock: Clock) -> None:
+def test_commit_is_a_copy_of_the_record_in_the_place_of_the_claim(
+    store: FakeSparkBlobStore, clock: ManualClock
+) -> None:
     claim = taken(store, clock, "a")
     assert json.loads(store.blobs[CLAIM][1])["attempt"] == "a"
     committed = commit(store, PREFIX, claim, record("a"))
@@ -77,7 +66,7 @@ def test_commit_is_a_copy_of_the_record_in_the_place_of_the_claim(store: FakeBlo
     ids=["the lease runs out", "it is released", "it is broken off"],
 )
 def test_next_attempt_begins_when_the_lease_has_ended(
-    store: FakeBlobStore, clock: Clock, end: Callable[[Claim], None], least: int, most: int
+    store: FakeSparkBlobStore, clock: ManualClock, end: Callable[[Claim], None], least: int, most: int
 ) -> None:
     end(taken(store, clock, "a"))
     began = clock.now
@@ -85,7 +74,7 @@ def test_next_attempt_begins_when_the_lease_has_ended(
     assert least <= clock.now - began <= most
 
 
-def test_attempt_that_is_alive_is_named_after_a_while(store: FakeBlobStore, clock: Clock) -> None:
+def test_attempt_that_is_alive_is_named_after_a_while(store: FakeSparkBlobStore, clock: ManualClock) -> None:
     taken(store, clock, "a")
 
     def sleep(seconds: float) -> None:
@@ -97,7 +86,9 @@ def test_attempt_that_is_alive_is_named_after_a_while(store: FakeBlobStore, cloc
         take(store, CLAIM, claim_of("b"), ignore, clock=clock, sleep=sleep)
 
 
-def test_attempt_that_was_given_up_can_neither_leave_out_nor_commit(store: FakeBlobStore, clock: Clock) -> None:
+def test_attempt_that_was_given_up_can_neither_leave_out_nor_commit(
+    store: FakeSparkBlobStore, clock: ManualClock
+) -> None:
     old = taken(store, clock, "a")
     old.keeper.stop()
     new = taken(store, clock, "b")
@@ -113,7 +104,7 @@ def test_attempt_that_was_given_up_can_neither_leave_out_nor_commit(store: FakeB
     assert commit(store, PREFIX, last, record("c")).ours
 
 
-def test_lease_that_ended_is_lost_before_storage_is_asked(store: FakeBlobStore, clock: Clock) -> None:
+def test_lease_that_ended_is_lost_before_storage_is_asked(store: FakeSparkBlobStore, clock: ManualClock) -> None:
     claim = taken(store, clock, "a")
     clock.sleep(LEASE_SECONDS - 4)
     with pytest.raises(ClaimLostError, match="could not be renewed in time"):
@@ -121,7 +112,9 @@ def test_lease_that_ended_is_lost_before_storage_is_asked(store: FakeBlobStore, 
     assert not find_commit(store, PREFIX, NUMBER)
 
 
-def test_attempt_that_finds_a_record_publishes_it_and_does_not_begin(store: FakeBlobStore, clock: Clock) -> None:
+def test_attempt_that_finds_a_record_publishes_it_and_does_not_begin(
+    store: FakeSparkBlobStore, clock: ManualClock
+) -> None:
     content = record("a").model_dump_json(by_alias=True).encode()
     taken(store, clock, "a").decide(content)
     found = take(store, CLAIM, claim_of("b"), ignore, clock=clock, sleep=clock.sleep)
@@ -132,7 +125,7 @@ def test_attempt_that_finds_a_record_publishes_it_and_does_not_begin(store: Fake
     assert store.acquire(CLAIM, LEASE_SECONDS, "third")
 
 
-def test_files_left_out_by_one_attempt_are_left_out_by_the_next(store: FakeBlobStore, clock: Clock) -> None:
+def test_files_left_out_by_one_attempt_are_left_out_by_the_next(store: FakeSparkBlobStore, clock: ManualClock) -> None:
     first = taken(store, clock, "a")
     first.leave_out([FILE], "it is no Parquet file")
     first.release()
@@ -143,8 +136,8 @@ def test_files_left_out_by_one_attempt_are_left_out_by_the_next(store: FakeBlobS
     assert commit(store, PREFIX, heir, record("b")).ours
 
 
-def test_a_renewal_that_changes_the_etag_does_not_cost_the_claim(clock: Clock) -> None:
-    store = FakeBlobStore(clock, lease_changes_etag=True)
+def test_a_renewal_that_changes_the_etag_does_not_cost_the_claim(clock: ManualClock) -> None:
+    store = FakeSparkBlobStore(clock, lease_changes_etag=True)
     claim = taken(store, clock, "a")
     assert store.renew(CLAIM, claim._lease)
     claim.leave_out([FILE], "x")
@@ -152,33 +145,33 @@ def test_a_renewal_that_changes_the_etag_does_not_cost_the_claim(clock: Clock) -
     assert commit(store, PREFIX, claim, record("a")).ours
 
 
-def test_a_claim_without_a_lease_is_lost(store: FakeBlobStore, clock: Clock) -> None:
+def test_a_claim_without_a_lease_is_lost(store: FakeSparkBlobStore, clock: ManualClock) -> None:
     claim = taken(store, clock, "a")
     store.break_off(CLAIM, 0)  # as a person can
     with pytest.raises(ClaimLostError, match="was broken: nothing was committed"):
         commit(store, PREFIX, claim, record("a"))
 
 
-def test_a_file_is_left_out_though_the_answer_was_lost(store: FakeBlobStore, clock: Clock) -> None:
+def test_a_file_is_left_out_though_the_answer_was_lost(store: FakeSparkBlobStore, clock: ManualClock) -> None:
     claim = taken(store, clock, "a")
     store.lose_next_answer = True
     claim.leave_out([FILE], "x")
     assert commit(store, PREFIX, claim, record("a")).ours
 
 
-def test_foreign_content_of_a_claim_is_overwritten(store: FakeBlobStore, clock: Clock) -> None:
+def test_foreign_content_of_a_claim_is_overwritten(store: FakeSparkBlobStore, clock: ManualClock) -> None:
     store.put(CLAIM, b"hello")
     taken(store, clock, "a")
     assert json.loads(store.blobs[CLAIM][1])["attempt"] == "a"
 
 
-def test_foreign_blob_in_the_place_of_a_commit(store: FakeBlobStore, clock: Clock) -> None:
+def test_foreign_blob_in_the_place_of_a_commit(store: FakeSparkBlobStore, clock: ManualClock) -> None:
     store.put(commit_name(PREFIX, NUMBER), b"hello")
     with pytest.raises(StorageError, match=r"cannot parse commit .*_commits/0000000003\.json"):
         commit(store, PREFIX, taken(store, clock, "a"), record("a"))
 
 
-def test_totals_are_not_restarted_when_a_commit_is_missing(store: FakeBlobStore) -> None:
+def test_totals_are_not_restarted_when_a_commit_is_missing(store: FakeSparkBlobStore) -> None:
     assert previous_commit(store, PREFIX, 1, first=1) is None
     assert previous_commit(store, PREFIX, 7, first=7) is None
     with pytest.raises(StorageError, match=r"without commit shop/orders/_commits/0000000003\.json"):
@@ -190,7 +183,9 @@ def test_totals_are_not_restarted_when_a_commit_is_missing(store: FakeBlobStore)
 @pytest.mark.parametrize(
     "requests", [["create"], ["acquire"], ["replace"], ["create shop/orders/_commits"], ["work", "replace"]]
 )
-def test_repeated_request_meets_its_own_effect(store: FakeBlobStore, clock: Clock, requests: list[str]) -> None:
+def test_repeated_request_meets_its_own_effect(
+    store: FakeSparkBlobStore, clock: ManualClock, requests: list[str]
+) -> None:
     attempt = ScheduledAttempt(store, "a", clock)
     for request in requests:
         attempt.until(request)
@@ -209,7 +204,7 @@ ACTIONS = st.lists(
 )
 
 
-class WithoutLeases(FakeBlobStore):
+class WithoutLeases(FakeSparkBlobStore):
     """Storage that grants every lease and asks for none: what is left is the conditional writes."""
 
     def acquire(self, name: str, seconds: int, lease: str) -> bool:
@@ -224,12 +219,12 @@ class WithoutLeases(FakeBlobStore):
         return True
 
 
-@pytest.mark.parametrize("kind", [FakeBlobStore, WithoutLeases])
+@pytest.mark.parametrize("kind", [FakeSparkBlobStore, WithoutLeases])
 @given(actions=ACTIONS)
 def test_any_order_of_requests_gives_one_complete_commit_by_the_newest_claim(
-    kind: type[FakeBlobStore], actions: list[tuple[int, str]]
+    kind: type[FakeSparkBlobStore], actions: list[tuple[int, str]]
 ) -> None:
-    clock = Clock()
+    clock = ManualClock()
     store = kind(clock)
     # The attempts' own clocks stand still: only storage may decide (a zombie's clock can be trusted for nothing).
     attempts = [ScheduledAttempt(store, name, lambda: 0.0) for name in "abc"]
@@ -280,7 +275,7 @@ def test_any_order_of_requests_gives_one_complete_commit_by_the_newest_claim(
 class Observed:
     """Every content that a blob had."""
 
-    def __init__(self, store: FakeBlobStore, name: str) -> None:
+    def __init__(self, store: FakeSparkBlobStore, name: str) -> None:
         self.contents: list[bytes] = []
         self._store = store
         self._name = name

@@ -9,7 +9,7 @@ from eventconsumer_api.wire.batch import BatchCommit, BatchFile, CommitTotals, Q
 from eventconsumer_spark.attempt.commit import LeftOut, quarantine_of
 from eventconsumer_spark.output.write_result import WriteResult
 from eventconsumer_spark.program.process import totals_message
-from tests.support.fakes.spark_store import FakeBlobStore
+from tests.support.fakes.spark_store import FakeSparkBlobStore
 from tests.unit.spark.schedules import record
 from tests.unit.spark.test_batch import JOB, PATHS, frozen
 
@@ -40,7 +40,7 @@ def test_totals_and_the_last_quarantine_continue_from_the_commit_before() -> Non
 
 
 def test_quarantine_of_a_batch_has_its_files_its_rows_and_the_cause() -> None:
-    store = FakeBlobStore()
+    store = FakeSparkBlobStore()
     for path in PATHS:
         store.put(path, b"parquet")
     manifest = frozen(store)

@@ -10,7 +10,7 @@ from eventconsumer_spark.attempt.unprocessable import budget, search
 from eventconsumer_spark.errors import SearchError
 
 
-class World:
+class SearchWorld:
     """Runs that fail where a bad item is among them."""
 
     def __init__(self, bad: set[int]) -> None:
@@ -26,7 +26,7 @@ class World:
 @given(st.integers(1, 300), st.data())
 def test_exactly_the_bad_items_are_found_in_few_runs(count: int, data: st.DataObject) -> None:
     bad = data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=4))
-    world = World(bad)
+    world = SearchWorld(bad)
     assert search(range(count), world.fails) == {item: f"bad {item}" for item in bad}
     assert len(world.runs) <= budget(count)
     # Each was seen to fail alone, twice, the first failure of a single item included.
@@ -35,19 +35,19 @@ def test_exactly_the_bad_items_are_found_in_few_runs(count: int, data: st.DataOb
 
 
 def test_runs_are_bounded_where_everything_fails() -> None:
-    world = World(set(range(5000)))
+    world = SearchWorld(set(range(5000)))
     with pytest.raises(SearchError, match=f"stopped after {budget(5000)} runs"):
         search(range(5000), world.fails)
     assert len(world.runs) == budget(5000) == 112
 
 
 def test_all_of_a_few_are_found() -> None:
-    assert set(search(range(4), World(set(range(4))).fails)) == set(range(4))
+    assert set(search(range(4), SearchWorld(set(range(4))).fails)) == set(range(4))
 
 
 def test_fault_that_has_passed_holds_against_no_item() -> None:
     with pytest.raises(SearchError, match="no file fails alone"):
-        search(range(8), World(set()).fails)
+        search(range(8), SearchWorld(set()).fails)
 
 
 def test_item_that_fails_once_is_not_found() -> None:

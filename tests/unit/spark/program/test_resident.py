@@ -19,7 +19,7 @@ from eventconsumer_spark.storage.store import BlobFacts
 from eventconsumer_storage.account import StorageAccount
 from eventconsumer_storage.credential import fingerprint
 from eventconsumer_storage.errors import StorageError
-from tests.support.fakes.spark_store import FakeBlobStore
+from tests.support.fakes.spark_store import FakeSparkBlobStore
 
 PREFIX = "shop/orders"
 RESOURCE = ResourceRef(namespace="shop", name="orders", uid="uid-1")
@@ -55,11 +55,11 @@ def test_next_step(now: Between, step: DriverStep | End) -> None:
 
 
 @dataclass
-class World:
+class DriverWorld:
     """A container, a mounted credential, and a clock that only the driver's pauses and batches move."""
 
     secret: Path
-    store: FakeBlobStore = field(default_factory=FakeBlobStore)
+    store: FakeSparkBlobStore = field(default_factory=FakeSparkBlobStore)
     now: float = 0.0
     pauses: dict[int, Callable[[], object]] = field(default_factory=dict)
     """What happens during the pause of this number."""
@@ -118,10 +118,10 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path) -> DriverWorld:
     secret = tmp_path / "connectionString"
     secret.write_text("one")
-    return World(secret)
+    return DriverWorld(secret)
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +130,7 @@ def _log(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_next_batches_are_first_attempts_in_order_and_the_last_line_has_the_reason(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: DriverWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.freeze(4)
     world.pauses[3] = lambda: world.freeze(5)
@@ -140,7 +140,7 @@ def test_next_batches_are_first_attempts_in_order_and_the_last_line_has_the_reas
     assert caplog.messages == ["the resident driver ends before batch 6: it has had no batch for 60 s"]
 
 
-def test_idle_time_begins_with_the_end_of_a_batch(world: World) -> None:
+def test_idle_time_begins_with_the_end_of_a_batch(world: DriverWorld) -> None:
     world.freeze(4)
     for job in world.jobs():
         world.now += 500 if job.number == 3 else 0  # the batch takes that long
@@ -148,20 +148,20 @@ def test_idle_time_begins_with_the_end_of_a_batch(world: World) -> None:
     assert world.now == 560
 
 
-def test_search_for_unprocessable_files_as_the_operator_decided_for_first_attempts(world: World) -> None:
+def test_search_for_unprocessable_files_as_the_operator_decided_for_first_attempts(world: DriverWorld) -> None:
     world.freeze(4)
     _, other = world.jobs(LIMITS.model_copy(update={"search_unprocessable": True}))
     assert other.search_unprocessable
 
 
-def test_changed_credential_ends_it(world: World) -> None:
+def test_changed_credential_ends_it(world: DriverWorld) -> None:
     world.pauses[5] = lambda: world.secret.write_text("two")
     assert [job.number for job in world.jobs()] == [3]
     assert world.now == 5
 
 
 def test_storage_errors_are_logged_once_and_end_it_by_its_idle_time_only(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: DriverWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.refusing = True
 
@@ -178,13 +178,13 @@ def test_storage_errors_are_logged_once_and_end_it_by_its_idle_time_only(
     ]
 
 
-def test_storage_that_stays_away_ends_it_by_its_idle_time(world: World) -> None:
+def test_storage_that_stays_away_ends_it_by_its_idle_time(world: DriverWorld) -> None:
     world.refusing = True
     assert [job.number for job in world.jobs()] == [3]
     assert world.now == 60
 
 
-def test_manifest_of_another_chain_is_an_error_of_the_batch(world: World) -> None:
+def test_manifest_of_another_chain_is_an_error_of_the_batch(world: DriverWorld) -> None:
     world.freeze(4, chain="c2")
     with pytest.raises(ManifestError, match=r"own spec\.sink\.prefix"):
         list(world.jobs())

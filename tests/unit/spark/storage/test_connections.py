@@ -14,7 +14,7 @@ from eventconsumer_api.wire.host_config import ResourceRef
 from eventconsumer_spark.input.manifest import check_files
 from eventconsumer_spark.storage.store import CHECKS, SinkContainer
 from eventconsumer_storage.account import StorageAccount
-from tests.support.httpservers import serving
+from tests.support.httpservers import Quiet, serving
 
 ROUNDS = 3
 
@@ -25,7 +25,7 @@ def account() -> Iterator[tuple[StorageAccount, set[int]]]:
     ports: set[int] = set()
     together = threading.Barrier(CHECKS, timeout=30)
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet, BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_HEAD(self) -> None:
@@ -36,9 +36,6 @@ def account() -> Iterator[tuple[StorageAccount, set[int]]]:
                 self.send_header(name, value)
             self.send_header("Last-Modified", self.date_time_string())
             self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """No log."""
 
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         endpoint = f"http://127.0.0.1:{server.server_port}/devstoreaccount1"

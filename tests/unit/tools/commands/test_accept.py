@@ -24,8 +24,9 @@ from eventconsumer_host.partition.dependencies import WriteCheckpoint
 from eventconsumer_host.source.batch import EventBatch
 from eventconsumer_storage.errors import Conflict, Damaged
 from eventconsumer_tools.commands.accept import Accepting, Ends
+from tests.support.clocks import virtual_clock
 from tests.support.fakes.virtual import virtual
-from tests.unit.host.stage import CONFIG, Running, Stage, eventually, virtual_clock
+from tests.unit.host.stage import CONFIG, PumpWorld, Running, eventually
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 PARQUET = {"format": "Parquet", "layout": "SequenceNumber"}
@@ -36,7 +37,7 @@ def bodies(first: int, last: int, era: str = "old") -> list[bytes]:
     return [b"%s %d" % (era.encode(), number) for number in range(first, last + 1)]
 
 
-class World(Stage):
+class SegmentWorld(PumpWorld):
     """A stage with segments, and a person who may accept."""
 
     async def register(self) -> SegmentRecord:
@@ -70,11 +71,11 @@ def bodies_of(data: bytes) -> list[bytes]:
     return pq.read_table(pa.BufferReader(data))["body"].to_pylist()
 
 
-def world(files: dict[str, str] | None = None, **overrides: object) -> World:
-    return World(overrides={"files": files or PARQUET, **overrides})
+def world(files: dict[str, str] | None = None, **overrides: object) -> SegmentWorld:
+    return SegmentWorld(overrides={"files": files or PARQUET, **overrides})
 
 
-async def accepted(stage: World, *, reposition: bool = False) -> Ends:
+async def accepted(stage: SegmentWorld, *, reposition: bool = False) -> Ends:
     """Accept, and continue in the new segment."""
     before = stage.segments[-1].number
     segment, ends = await (await stage.person(reposition=reposition)).accept(NOW)
@@ -325,7 +326,7 @@ async def test_a_partition_that_no_host_has_begun_starts_where_it_would_have() -
 LATEST, EARLIEST = {"type": "Latest"}, {"type": "Earliest"}
 
 
-async def opened(position: object, count: int = 10) -> World:
+async def opened(position: object, count: int = 10) -> SegmentWorld:
     """A hub with events, and a partition that a host opened and left without a file."""
     stage = world(startingPosition=position)
     stage.partition.add(*bodies(0, count - 1))

@@ -1,12 +1,11 @@
 """The tools' decisions: who may move a checkpoint and where to, who owns a lease, what a check says."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-import structlog
 import typer
 import yaml
 from hypothesis import given
@@ -47,15 +46,9 @@ from eventconsumer_tools.output import run
 from tests.support.fakes.blobs import FakeBlobStore, Fault
 from tests.unit.host.stage import CONFIG
 
+pytestmark = pytest.mark.usefixtures("logs_as_before")
+
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture(autouse=True)
-def _logs_as_before() -> Iterator[None]:
-    """The program silences logs for the whole process."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
 
 
 LEGACY, SDK = LeaseLayout.EVENT_PROCESSOR_HOST, LeaseLayout.AZURE_SDK
