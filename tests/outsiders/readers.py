@@ -78,7 +78,7 @@ def duck_with(*extensions: str) -> duckdb.DuckDBPyConnection:
     return made
 
 
-def duck(place: Place) -> duckdb.DuckDBPyConnection:
+def duck(place: ReadableContainer) -> duckdb.DuckDBPyConnection:
     """A connection that reads the storage of a place."""
     made = duck_with("avro", "azure", "delta")
     made.execute(f"CREATE SECRET (TYPE azure, CONNECTION_STRING '{place.azurite.connection_string}')")

@@ -11,7 +11,7 @@ from eventconsumer_api.wire.columns_record import ColumnsOfFile, ColumnsRecord, 
 from eventconsumer_audit.bodycolumns import named
 from eventconsumer_audit.codes import Code
 from tests.support.fakes.virtual import virtual
-from tests.unit.audit.auditing import World, fake, sample
+from tests.unit.audit.auditing import AuditedWorld, fake, sample
 
 RECORD: dict[str, Any] = {
     "columns": [
@@ -27,7 +27,7 @@ def declared(runs: str, *columns: str) -> dict[str, str]:
     return {"columns": f"{runs}/{hashlib.sha256(chr(10).join(columns).encode()).hexdigest()[:16]}"}
 
 
-async def world_with(record: object = RECORD) -> World:
+async def world_with(record: object = RECORD) -> AuditedWorld:
     """A sound consumer with a file of columns 2 and 0."""
     world = await sample()
     await world.put("_columns.json", record)

@@ -71,7 +71,7 @@ async def test_bodies_are_parsed_once_and_their_columns_are_counted_and_written_
         BodyColumn("cents", "long", ("price", "cents"), statistics=True),
         BodyColumn("note", "string", ("note",)),
     )
-    stage = Stage(columns=columns)
+    stage = PumpWorld(columns=columns)
     good = [b'{"price": {"cents": %d}, "note": "%s"}' % (number, b"n" * 1000) for number in range(9)]
     running = await stage.pump()
     parsed: list[int] = []

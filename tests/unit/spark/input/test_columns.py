@@ -10,15 +10,15 @@ from eventconsumer_api.wire.host_config import BodyConfig
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.input.columns import check_columns
 from eventconsumer_storage.errors import Damaged
-from tests.support.fakes.spark_store import FakeBlobStore
+from tests.support.fakes.spark_store import FakeSparkBlobStore
 from tests.unit.spark.test_batch import JOB, PATHS, PREFIX, frozen
 
 OLD = "gone STRING, items ARRAY<STRUCT<sku: STRING>>, at DATE"
 
 
-def store_with(record: bytes | None) -> FakeBlobStore:
+def store_with(record: bytes | None) -> FakeSparkBlobStore:
     """The files of a batch, and the record."""
-    store = FakeBlobStore()
+    store = FakeSparkBlobStore()
     for path in PATHS:
         store.put(path, b"parquet")
     if record is not None:
