@@ -296,7 +296,7 @@ class EventConsumerStatus(ShownReport):
     conditions: list[Condition] = Field(
         default=[],
         max_length=16,
-        description="Ready, Reconciling, Stalled, HostsAvailable, Draining, DataGap, SparkHealthy.",
+        description="Ready, Reconciling, Stalled, HostsAvailable, Draining, DataGap, BodiesUnreadable, SparkHealthy.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     hub: HubStatus = Field(default=HubStatus(), description="The Event Hub.")
