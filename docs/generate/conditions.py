@@ -57,7 +57,8 @@ HOSTS = """
 ## Problems that hosts report
 
 A host reports a problem with the path of a field, which begins the message: `spec.sink.container: …`. The problem is in
-Stalled and Ready; `DeadLetters` is in Draining and `DataGap` in DataGap. Words in *italics* stand for values.
+Stalled and Ready; `DeadLetters` and `DecoderMissing` are in Draining, and `DataGap` is in DataGap. Words in *italics*
+stand for values.
 
 | reason | message |
 |---|---|

@@ -8,7 +8,7 @@ from eventconsumer_api.kube import labels
 from eventconsumer_api.spec.conditions import ConditionType, PodReason, Reason
 from eventconsumer_api.v1alpha1.status import Condition, QuarantineStatus
 from eventconsumer_operator.conditions import messages
-from eventconsumer_operator.conditions.facts import Facts, HostProblem, LostEvents, Silent
+from eventconsumer_operator.conditions.facts import BodyErrors, Facts, HostProblem, LostEvents, Silent
 from eventconsumer_operator.errors import DependencyNotReady, SpecError
 from eventconsumer_operator.resource.missing import Missing
 from eventconsumer_operator.resource.podfailures import PodCause, PodFailure, PodStage, Restart, StuckPod, UnreadyPod
@@ -171,6 +171,8 @@ _BEFORE = Condition(
     last_transition_time=TIME,
     observed_generation=1,
 )
+_MISFIT = "column cents: BIGINT has no exact value for this string"
+_FILE = "shop/orders/segment=0123456789abcdef/partition=3/from=00000000000000000017.parquet"
 _SPARK = SparkFacts(enabled=True)
 _STUCK = (StuckPod("orders-host-1", "node-7", TIME), StuckPod("orders-host-3", "", TIME))
 SITUATIONS: tuple[Facts, ...] = (
@@ -198,7 +200,10 @@ SITUATIONS: tuple[Facts, ...] = (
     _facts(suspended=True, existing=0, current=0, desired=0, ready=0, reported=False),
     _facts(older_reader="billing", existing=0, current=0, desired=0, ready=0, reported=False),
     _facts(scaled_to_zero=True, existing=0, current=0, desired=0, ready=0, reported=False),
-    _facts(dead_letters=(HostProblem(Reason.DEAD_LETTERS, "spec.processing.handler", "3 events are dead letters"),)),
+    _facts(typed=True),
+    _facts(typed=True, body_errors=BodyErrors(((_MISFIT, 7), ("the body is not UTF-8", 2)), _FILE)),
+    _facts(typed=True, body_errors=BodyErrors(((_MISFIT, 7), ("a", 3), ("b", 2), ("c", 1)), _FILE)),
+    _facts(advice=(HostProblem(Reason.DEAD_LETTERS, "spec.processing.handler", "3 events are dead letters"),)),
     _facts(lost=LostEvents(5, (("3", "17-20,22-22"),))),
     _facts(lost=LostEvents(5)),
     _facts(lost=LostEvents(5, None, acknowledged=3)),

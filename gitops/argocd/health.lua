@@ -24,6 +24,9 @@ if is("Ready", "True") then
   if is("DataGap", "True") then
     return {status = "Healthy", message = conditions.DataGap.message}
   end
+  if is("BodiesUnreadable", "True") then
+    return {status = "Healthy", message = conditions.BodiesUnreadable.message}
+  end
   return {status = "Healthy", message = conditions.Ready.message}
 end
 for _, kind in ipairs({"Reconciling", "Ready"}) do

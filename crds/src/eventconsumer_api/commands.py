@@ -309,6 +309,19 @@ COMMANDS = (
         _READ,
         (_PARTITIONS, Option("--events", "Number of events to read.", int, 1000, least=1)),
     ),
+    Command(
+        "errors",
+        Area.LOOK,
+        "List the events in the newest files whose bodies do not fit the columns of spec.sink.body, with the errors. "
+        "Read-only.\n\nReads no bodies, and shows no value of one.",
+        _READ,
+        (
+            _PARTITIONS,
+            _SINCE,
+            Option("--files", "Number of newest files to read.", int, 50, least=1),
+            Option("--limit", "Number of newest events to list; all are counted.", int, 100, least=1),
+        ),
+    ),
     AUDIT,
     CERTIFY,
     CHECK,

@@ -191,6 +191,11 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.events = self._counter("committed_events", "Events committed to files by this host.", "partition")
+        self.body_errors = self._counter(
+            "body_error_events",
+            "Events in files committed by this host whose body does not fit a column of bodies (_error).",
+            "partition",
+        )
         self.files = self._counter("committed_files", "Files committed by this host.", "partition")
         self.bytes = self._counter("committed_bytes", "Bytes of committed files.", "partition")
         self.received = self._counter("received_events", "Events received and kept by this host.", "partition")

@@ -417,6 +417,16 @@ def columns_refused(refused: Sequence[RefusedColumn]) -> Problem:
     )
 
 
+def decoder_missing() -> Problem:
+    """Bodies are parsed in plain Python."""
+    return Problem(
+        field="spec.processing.image",
+        reason=Reason.DECODER_MISSING,
+        message="the image has no compiled decoder, so bodies are parsed in plain Python: the columns are the same, "
+        "but parsing takes about 40 times the CPU time. Build the image from the host image of this version",
+    )
+
+
 def notices_failing(error: NoticeFailed) -> Problem:
     """The endpoint does not acknowledge notices."""
     remedy = "" if error.lasting else ". Check the endpoint, its host name, DNS, firewall and network policies"

@@ -1,6 +1,7 @@
 """Bodies in JSON to typed columns of files and the table, by real hosts on Azurite; read by delta-rs and PyArrow."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,6 +15,7 @@ from eventconsumer_api.spec.conditions import Reason
 from tests.integration.processor.conftest import MakeConsumer
 from tests.integration.processor.hosts import Consumer
 from tests.integration.processor.test_table import has_table
+from tests.integration.processor.test_tools import document
 from tests.support.azurite import ACCOUNT, KEY
 from tests.support.waiting import wait_until
 
@@ -119,6 +121,19 @@ def test_bodies_are_typed_columns_of_the_files_and_the_table(consumer: MakeConsu
     assert sorted(each for file in files for each in file["cents"].to_pylist() if each is not None) == [
         number for number in range(EVENTS) if number % 100 != 7
     ]
+    wrong = {number for number in range(EVENTS) if number % 100 == 7}
+    counted = re.findall(
+        r"^eventconsumer_body_error_events_total{.*} (.+)$", host.get("/metrics").decode(), re.MULTILINE
+    )
+    assert sum(map(float, counted)) == len(wrong)
+    (told,) = host.report().body_errors
+    assert (told.events, told.file in names) == (len(wrong), True)
+    listed = document(orders, "errors", "--limit", "1000")
+    bodies = {(row["partition_id"], row["sequence_number"]): row["body"] for file in files for row in file.to_pylist()}
+    shown = [bodies[row["partition"], row["sequenceNumber"]] for row in listed["rows"]]
+    assert sorted(shown) == sorted(map(body, wrong))
+    assert {row["error"] for row in listed["rows"]} == {told.error}
+    assert (listed["errors"], listed["events"], listed["unreadable"]) == (len(wrong), EVENTS, [])
     assert host.terminate() == 0
     report = orders.audit(deep=True)
     assert (report.exit_code, report.counts) == (0, {})

@@ -24,7 +24,7 @@ from eventconsumer_host.partition.dependencies import Encoder, Handling, PumpDep
 from eventconsumer_host.partition.pump import Pump, PumpEnd
 from eventconsumer_host.sink.formats import files_of
 from eventconsumer_host.sink.parquet import encode
-from eventconsumer_host.sink.slots import Chain
+from eventconsumer_host.sink.slots import Chain, utc_now
 from eventconsumer_host.source.hub import HubInfo
 from tests.support.clocks import virtual_clock
 from tests.support.confined import Here
@@ -97,7 +97,7 @@ class PumpWorld:
             clock=virtual_clock,
             rng=Random(1),
             handler=self.handler,
-            bodies=TypedBodies(entered, body_parser(entered.columns).parse) if entered.columns else None,
+            bodies=TypedBodies(entered, body_parser(entered.columns).parse, utc_now) if entered.columns else None,
         )
         pump = Pump(work, held, chain)
         return Running(pump, held, asyncio.create_task(pump.run()), asyncio.create_task(held.keeper.run()))

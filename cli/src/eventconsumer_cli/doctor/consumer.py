@@ -60,7 +60,11 @@ def judge_status(consumer: Manifest) -> Iterator[Finding]:
             "wait some seconds; if this persists, see the finding `operator`",
         )
     conditions = {each["type"]: each for each in status.get("conditions", [])}
-    for kind, level in (("Stalled", Level.BROKEN), ("DataGap", Level.WARNING)):
+    for kind, level in (
+        ("Stalled", Level.BROKEN),
+        ("DataGap", Level.WARNING),
+        ("BodiesUnreadable", Level.WARNING),
+    ):
         found = conditions.get(kind, {})
         if found.get("status") == "True":
             yield Finding("status", level, f"{kind} ({found['reason']}): {found['message']}", "see the message")

@@ -12,7 +12,9 @@ from eventconsumer_api.v1alpha1.status import Condition
 
 Severity = Literal["ok", "notice", "problem"]
 
-ABNORMAL_TRUE = frozenset({ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.DATA_GAP})
+ABNORMAL_TRUE = frozenset(
+    {ConditionType.RECONCILING, ConditionType.STALLED, ConditionType.DATA_GAP, ConditionType.BODIES_UNREADABLE}
+)
 """Types that report a problem when True; the others report a problem when False."""
 
 AS_WANTED = frozenset(
@@ -52,6 +54,8 @@ REMEDIES: dict[Reason, str] = {
     Reason.CHAIN_INVALID: "Run eventconsumer audit in a host; restore the file from a version or a soft delete.",
     Reason.TABLE_INVALID: "Restore the table's log from a backup, or remove the feature that the message names.",
     Reason.COLUMNS_REFUSED: "Give the columns of spec.sink.body that the message names other names.",
+    Reason.DECODER_MISSING: "Build the image of spec.processing.image from the host image of this version.",
+    Reason.BODIES_UNREADABLE: "Correct the publisher, or add a column of the right type to spec.sink.body.",
     Reason.RETENTION_BLOCKED: "Remove the cause that the message names, or remove spec.sink.retention.",
     Reason.NOTICES_FAILING: "Correct spec.sink.notices or its Secret, or restore the endpoint: no notice is skipped.",
     Reason.HUB_DIVERGED: "No action if the hub is restored. Otherwise suspend, then kubectl eventconsumer hub accept.",
@@ -109,6 +113,8 @@ COMMANDS: dict[Reason, str] = {
     Reason.CHAIN_INVALID: _AUDIT,
     Reason.TABLE_INVALID: _AUDIT,
     Reason.COLUMNS_REFUSED: _EDIT,
+    Reason.DECODER_MISSING: _EDIT,
+    Reason.BODIES_UNREADABLE: "kubectl eventconsumer errors {name} -n {namespace} lists the events and their errors",
     Reason.RETENTION_BLOCKED: _LOGS,
     Reason.NOTICES_FAILING: _LOGS,
     Reason.HUB_DIVERGED: "kubectl eventconsumer hub accept {name} -n {namespace}, after the consumer is suspended",

@@ -1,6 +1,7 @@
 """Condition types and reasons: the vocabulary of the resource's status. Every reason is documented here.
 
-kstatus-compatible: `Reconciling`, `Stalled` and `DataGap` are abnormal-true, the others normal-true.
+kstatus-compatible: `Reconciling`, `Stalled`, `DataGap` and `BodiesUnreadable` are abnormal-true, the others
+normal-true.
 """
 
 from enum import StrEnum
@@ -15,6 +16,7 @@ class ConditionType(StrEnum):
     HOSTS_AVAILABLE = "HostsAvailable"  # the desired number of hosts is ready
     DRAINING = "Draining"  # events are written to files
     DATA_GAP = "DataGap"  # events were lost: they expired in the Event Hub before they were written
+    BODIES_UNREADABLE = "BodiesUnreadable"  # bodies of events in new files do not fit the columns of spec.sink.body
     SPARK_HEALTHY = "SparkHealthy"  # the open batch has no failed attempt, and all applications start
 
 
@@ -48,6 +50,7 @@ class Reason(StrEnum):
     CHAIN_INVALID = "ChainInvalid"  # another program changed or removed a file of the chain, or a record
     TABLE_INVALID = "TableInvalid"  # the log of the table is damaged, or the table needs another writer
     COLUMNS_REFUSED = "ColumnsRefused"  # other columns have their names: files are written without these columns
+    DECODER_MISSING = "DecoderMissing"  # the image lacks the compiled decoder: columns of bodies take more CPU time
     RETENTION_BLOCKED = "RetentionBlocked"  # files that are due cannot be removed
     NOTICES_FAILING = "NoticesFailing"  # the endpoint of notices refuses them, or does not respond
     HUB_DIVERGED = "HubDiverged"  # the hub has other events under sequence numbers that are in files
@@ -61,6 +64,7 @@ class Reason(StrEnum):
     HANDLER_FAILING = "HandlerFailing"  # the handler fails, or its dead letters cannot be written
     DEAD_LETTERS = "DeadLetters"  # the handler failed repeatedly for some events, or they cannot be decoded
     # Problems that the operator finds.
+    BODIES_UNREADABLE = "BodiesUnreadable"  # bodies of events in new files do not fit the columns of spec.sink.body
     CONSUMER_GROUP_IN_USE = "ConsumerGroupInUse"  # an older EventConsumer of the namespace reads the consumer group
     FORBIDDEN = "Forbidden"  # the operator lacks a permission
     NAME_TAKEN = "NameTaken"  # an object with a required name exists and does not belong to the resource
@@ -88,5 +92,5 @@ class PodReason(StrEnum):
 UNREACHABLE = frozenset({Reason.EVENT_HUB_UNREACHABLE, Reason.STORAGE_UNREACHABLE})
 """Problems of the network, which may concern one host and pass without an action of a user."""
 
-ADVISORY = frozenset({Reason.DATA_GAP, Reason.DEAD_LETTERS})
+ADVISORY = frozenset({Reason.DATA_GAP, Reason.DEAD_LETTERS, Reason.DECODER_MISSING})
 """Problems to report that do not require an action of a user to continue."""

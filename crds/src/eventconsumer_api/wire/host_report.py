@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BeforeValidator, FailFast, Field, StringConstraints
 
-from eventconsumer_api.shared.model import ShownReport
+from eventconsumer_api.shared.model import ShownReport, Since
 from eventconsumer_api.spec.spark import IN_FLIGHT_MAX
 from eventconsumer_api.wire.document import WireDocument
 
@@ -22,6 +22,7 @@ REPORT_MAX_ITEMS = 2048
 
 COUNT_MAX = 2**63 - 1  # sequence numbers and sizes are 64-bit integers
 SECONDS_MAX = 1e10  # 300 years
+BODY_ERRORS_MAX = 16  # of one host: different texts
 
 
 def _cut(limit: int) -> tuple[BeforeValidator, StringConstraints]:
@@ -226,6 +227,15 @@ class FleetReport(ShownReport):
         return next(iter(self.open_batches), None)
 
 
+class BodyErrorReport(ShownReport):
+    """Why bodies of events do not fit the columns of bodies: an `_error`, which never has a value of a body."""
+
+    error: Annotated[Text, Since("0.2.0")]
+    events: Annotated[Count, Since("0.2.0")] = Field(description="In files that this host has committed.")
+    file: Annotated[Text, Since("0.2.0")] = Field(description="Name of the newest file with it.")
+    committed_at: Annotated[AwareDatetime, Since("0.2.0")] = Field(description="When this file was committed.")
+
+
 class StorageReport(ShownReport):
     """Storage requests of one host, both containers."""
 
@@ -249,3 +259,6 @@ class HostReport(ShownReport, WireDocument):
     )
     fleet: FleetReport | None = Field(default=None, description="Only from the leading host.")
     storage: StorageReport | None = Field(default=None, description="Absent before registration.")
+    body_errors: Annotated[
+        tuple[BodyErrorReport, ...], FailFast(), Field(max_length=BODY_ERRORS_MAX), Since("0.2.0")
+    ] = Field(default=(), description="Those of files of the last ten minutes, the newest first.")

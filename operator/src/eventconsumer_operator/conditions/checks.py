@@ -113,7 +113,7 @@ def draining(facts: Facts) -> Finding:
     count = joined(messages.partitions_read(facts.owned, facts.total), *map(messages.host_problem, facts.passing))
     if facts.total == 0 or facts.owned < facts.total:
         return Finding("True" if facts.owned else "False", Reason.PROGRESSING, count)
-    advice = map(messages.host_problem, facts.dead_letters)
+    advice = map(messages.host_problem, facts.advice)
     if facts.behind is False:
         return Finding("True", Reason.IDLE, joined(count, messages.NO_LAG, *advice))
     return Finding("True", Reason.AVAILABLE, joined(count, *advice))
@@ -132,6 +132,17 @@ def data_gap(facts: Facts) -> Finding:
     if not facts.reported:
         return Finding("Unknown", Reason.NO_REPORT, messages.unknown(facts.off))
     return Finding("False", Reason.AVAILABLE, messages.NO_GAP)
+
+
+def bodies_unreadable(facts: Facts) -> Finding:
+    """Whether bodies of events in the files of the last minutes do not fit the columns of bodies."""
+    if not facts.typed:
+        return Finding("False", Reason.DISABLED, messages.NO_COLUMNS)
+    if facts.body_errors:
+        return Finding("True", Reason.BODIES_UNREADABLE, messages.bodies_unreadable(facts.body_errors))
+    if not facts.reported:
+        return Finding("Unknown", Reason.NO_REPORT, messages.unknown(facts.off))
+    return Finding("False", Reason.AVAILABLE, messages.BODIES_FIT)
 
 
 def spark_healthy(facts: Facts) -> Finding:
@@ -227,5 +238,6 @@ CHECKS: tuple[tuple[ConditionType, Callable[[Facts], Finding]], ...] = (
     (ConditionType.HOSTS_AVAILABLE, hosts_available),
     (ConditionType.DRAINING, draining),
     (ConditionType.DATA_GAP, data_gap),
+    (ConditionType.BODIES_UNREADABLE, bodies_unreadable),
     (ConditionType.SPARK_HEALTHY, spark_healthy),
 )

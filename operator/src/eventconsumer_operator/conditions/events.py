@@ -31,6 +31,7 @@ ANNOUNCED = {
     ConditionType.STALLED: "True",
     ConditionType.SPARK_HEALTHY: "False",
     ConditionType.DATA_GAP: "True",
+    ConditionType.BODIES_UNREADABLE: "True",
 }
 """Conditions whose changes are Events, and the status that is a warning; empty: none is."""
 _MESSAGE_LIMIT = 1024

@@ -3,13 +3,14 @@
 Only what others say stays text: problems that hosts report, errors of the API server, termination messages.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from eventconsumer_api.kube import labels
 from eventconsumer_api.spec.conditions import ADVISORY, UNREACHABLE, ConditionType, Reason
-from eventconsumer_api.v1alpha1 import ScalingMode
+from eventconsumer_api.v1alpha1 import ScalingMode, SinkBodyType
 from eventconsumer_api.v1alpha1.status import Condition, SparkStatus
 from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_operator.errors import OperatorError
@@ -103,6 +104,19 @@ class LostEvents:
 
 
 @dataclass(frozen=True)
+class BodyErrors:
+    """Events in new files whose bodies do not fit the columns of bodies.
+
+    Attributes:
+        events: How many have each error, the most frequent one first.
+        file: Name of the newest file with one.
+    """
+
+    events: tuple[tuple[str, int], ...]
+    file: str
+
+
+@dataclass(frozen=True)
 class Facts:
     """What conditions follow from.
 
@@ -114,10 +128,12 @@ class Facts:
         errors: Errors of planning and applying.
         problems: Problems that hosts report and a user must fix.
         passing: Problems of some hosts that may pass without an action.
-        dead_letters: Dead letters that hosts report.
+        advice: Problems that hosts report and that require no action to continue, without lost events.
         lost: Events lost to retention, by the last report of a leading host; None: none.
         lost_before: The message of the previous DataGap condition, while no host leads; empty for none.
         gaps: Lost events that hosts without files report.
+        typed: Whether files have columns of bodies.
+        body_errors: Bodies that do not fit them; None: hosts report none.
         missing: Pods that have not existed for so long that an action is needed, but those of Spark applications.
         silent: Hosts that have not reported for so long that an action is needed; None: they report, or none is ready.
         probe_silent_since: Since when the probe does not tell the lag, for so long that an action is needed; None: no.
@@ -150,10 +166,12 @@ class Facts:
     errors: tuple[OperatorError, ...] = ()
     problems: tuple[HostProblem, ...] = ()
     passing: tuple[HostProblem, ...] = ()
-    dead_letters: tuple[HostProblem, ...] = ()
+    advice: tuple[HostProblem, ...] = ()
     lost: LostEvents | None = None
     lost_before: str = ""
     gaps: tuple[HostProblem, ...] = ()
+    typed: bool = False
+    body_errors: BodyErrors | None = None
     missing: tuple[Missing, ...] = ()
     silent: Silent | None = None
     probe_silent_since: datetime | None = None
@@ -229,10 +247,12 @@ def gather(
         errors=errors,
         problems=tuple(each for each in problems if each.reason not in ADVISORY and each not in passing),
         passing=passing,
-        dead_letters=tuple(problem for problem in problems if problem.reason is Reason.DEAD_LETTERS),
+        advice=tuple(each for each in problems if each.reason in ADVISORY and each not in gaps),
         lost=_lost(observed),
         lost_before="" if observed.fleet or gaps else _lost_before(observed),
         gaps=gaps,
+        typed=bool(plan and plan.spec.sink.body and plan.spec.sink.body.type is SinkBodyType.JSON),
+        body_errors=_body_errors(observed),
         missing=tuple(
             each for each in missing(observed) if each.lasts(observed.now) and each.component != labels.COMPONENT_SPARK
         ),
@@ -334,6 +354,17 @@ def _lost(observed: Observed) -> LostEvents | None:
 def _lost_before(observed: Observed) -> str:
     before = observed.consumer.status.condition(ConditionType.DATA_GAP)
     return before.message if before and before.status == "True" else ""
+
+
+def _body_errors(observed: Observed) -> BodyErrors | None:
+    found = [each for report in observed.reports.values() for each in report.body_errors]
+    if not found:
+        return None
+    events = Counter[str]()
+    for each in found:
+        events[each.error] += each.events
+    newest = max(found, key=lambda each: (each.committed_at, each.file))
+    return BodyErrors(tuple(sorted(events.items(), key=lambda item: (-item[1], item[0]))), newest.file)
 
 
 def _owned(observed: Observed) -> int:

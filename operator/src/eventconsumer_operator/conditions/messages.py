@@ -12,7 +12,7 @@ from eventconsumer_api.kube import labels
 from eventconsumer_api.shared.plurals import plural
 from eventconsumer_api.spec.conditions import PodReason, Reason
 from eventconsumer_api.v1alpha1.status import QuarantineStatus
-from eventconsumer_operator.conditions.facts import HostProblem, LostEvents, Silent
+from eventconsumer_operator.conditions.facts import BodyErrors, HostProblem, LostEvents, Silent
 from eventconsumer_operator.resource.missing import CAUSE_LIMIT, Missing
 from eventconsumer_operator.resource.podfailures import (
     PodCause,
@@ -70,9 +70,12 @@ NO_LAG = "all events are written to files"
 NO_PROBE_REPORT = "the probe has not reported yet"
 NO_HOST_REPORT = "no host has reported yet"
 NO_GAP = "no events expired before they were written"
+NO_COLUMNS = "spec.sink.body sets no columns"
+BODIES_FIT = "all bodies in the files of the last ten minutes fit their columns"
 SPARK_DISABLED = "Spark is not enabled in the spec"
 
 _EXIT_LIMIT = 100  # of a container's own words in the message of its restart
+_ERRORS_SHOWN = 3  # of bodies, in a condition
 _KILLED = 137
 _NO_LIMIT = re.compile(r"must\s+specify\s[^:]*limits\.cpu")  # of a quota
 _OF_DRIVER = ("spec.spark.driver", "spec.spark.driver.cpuLimit")
@@ -355,6 +358,21 @@ def events_lost(lost: LostEvents) -> str:
 def gap_acknowledged(lost: LostEvents) -> str:
     """DataGap, where a user has acknowledged all lost events."""
     return f"{lost.events} events were lost, all acknowledged by spec.acknowledgedGapEvents"
+
+
+# --- bodies --------------------------------------------------------------------------------------------------------
+
+
+def bodies_unreadable(found: BodyErrors) -> str:
+    """Bodies of events in new files that do not fit the columns of bodies; errors have no values of them."""
+    shown = [f"{plural(events, 'event')}: {error}" for error, events in found.events[:_ERRORS_SHOWN]]
+    if others := sum(events for _, events in found.events[_ERRORS_SHOWN:]):
+        shown.append(f"{plural(others, 'event')}: other errors")
+    return (
+        "spec.sink.body: bodies of new events do not fit their columns, which are null: "
+        f"{joined(*shown)}; the newest file with one is {found.file}. Correct the publisher, or add a column of the "
+        "right type with another name; kubectl eventconsumer errors lists the events"
+    )
 
 
 # --- Spark ---------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 from eventconsumer_api.kube import labels
 from eventconsumer_api.shared.redaction import redact
+from eventconsumer_api.spec.conditions import ConditionType
 from eventconsumer_api.v1alpha1.status import (
     Condition,
     DrainedStatus,
@@ -249,7 +250,13 @@ def _without_numbers(status: EventConsumerStatus) -> EventConsumerStatus:
         if status.spark
         else None
     )
+    # The message of this condition counts events.
+    conditions = [
+        each.model_copy(update={"message": ""}) if each.type == ConditionType.BODIES_UNREADABLE else each
+        for each in status.conditions
+    ]
     numbers = {
+        "conditions": conditions,
         "lag": LagStatus(),
         "drained": DrainedStatus(),
         "storage": StorageStatus(),

@@ -26,7 +26,7 @@ from eventconsumer_api.wire.host_config import Credential, HostConfig
 from eventconsumer_api.wire.host_report import HostReport, HostState, Problem, StorageReport
 from eventconsumer_api.wire.identity import pod_of
 from eventconsumer_api.wire.termination import ReplayTotals
-from eventconsumer_host import problems
+from eventconsumer_host import compiled, problems
 from eventconsumer_host.body.parser import body_parser
 from eventconsumer_host.body.typed import TypedBodies
 from eventconsumer_host.handler.deadletter import DeadLetters
@@ -80,7 +80,8 @@ class Host:
         self._stop = asyncio.Event()
         self._state = HostState.STARTING
         self._blocked: list[Problem] = []
-        self._refused: list[Problem] = []  # columns of bodies that files are written without
+        self._of_bodies: list[Problem] = []  # of the columns of bodies
+        self._bodies: TypedBodies | None = None
         self._since: dict[tuple[str, str], datetime] = {}  # field and reason of a problem -> since when it is there
         self._partitions: PartitionManager | None = None
         self._leader: Leader | None = None
@@ -118,7 +119,7 @@ class Host:
         partitions, leader = self._partitions, self._leader
         found = [*self._blocked]
         if partitions:
-            found += [*self._refused, *partitions.problems()]
+            found += [*self._of_bodies, *partitions.problems()]
         if leader:
             found += leader.problems
         state = self._state
@@ -133,6 +134,7 @@ class Host:
             hub_silent_seconds=self._heard.silence(self._clock()) if partitions else None,
             fleet=leader.fleet if leader else None,
             storage=self._storage() if partitions else None,
+            body_errors=self._bodies.errors.report() if partitions and self._bodies else (),
         )
 
     def _dated(self, found: list[Problem]) -> list[Problem]:
@@ -176,7 +178,11 @@ class Host:
         config, info = self._config, registration.info
         bodies = registration.bodies
         self._blocked = []
-        self._refused = [problems.columns_refused(bodies.refused)] if bodies.refused else []
+        self._of_bodies = [problems.columns_refused(bodies.refused)] if bodies.refused else []
+        if bodies.columns and compiled.find() is None:
+            self._of_bodies.append(problems.decoder_missing())
+        parse = body_parser(bodies.columns).parse
+        self._bodies = TypedBodies(bodies, parse, utc_now) if bodies.columns else None
         log.info(
             "registered",
             hub=info.name,
@@ -202,7 +208,7 @@ class Host:
             heard=self._heard,
             handler=self._handlers(registration, segment.segment_id, rng),
             chain=registration.chain,
-            bodies=TypedBodies(bodies, body_parser(bodies.columns).parse) if bodies.columns else None,
+            bodies=self._bodies,
         )
         leases = lease_store(config, info, registration.leases, self._clock)
         partitions = self._partitions = PartitionManager(deps, leases, chain, self._messages)

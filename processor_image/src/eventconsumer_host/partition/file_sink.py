@@ -7,6 +7,7 @@ memory at a time, and each attempt encodes them again. After the chain was ended
 """
 
 import contextlib
+from collections import Counter
 from datetime import UTC, datetime
 from functools import partial
 from uuid import uuid4
@@ -17,6 +18,7 @@ from eventconsumer_api.shared.log_throttle import LogThrottle
 from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_api.wire.identity import EventMark
 from eventconsumer_host import problems
+from eventconsumer_host.body.errors import count
 from eventconsumer_host.errors import Fenced, SourceError
 from eventconsumer_host.lease.held import HeldLease
 from eventconsumer_host.lease.model import Checkpoint
@@ -122,6 +124,7 @@ class FileSink:
             return
         assert self.position is not None  # noqa: S101 - set by locate
         draft = self._draft(self.position, await self._missing(self.position), await self._statistics())
+        errors = await self._errors()
         deps, partition, check = self._deps, self._chain.partition, self._held.keeper.check
         make = partial(deps.encode, self._buffer.batches, partition, self._facts(draft))
         content = Content(make, deps.offload, check)
@@ -140,7 +143,7 @@ class FileSink:
         self._failures = 0
         self._problem = None
         if winner is None:
-            await self._committed(draft, size)
+            await self._committed(draft, size, errors)
         else:
             await self._adopt(winner)
 
@@ -169,6 +172,10 @@ class FileSink:
     async def _statistics(self) -> str:
         bodies = self._deps.bodies
         return "" if bodies is None else await self._deps.offload(bodies.statistics, self._buffer.batches)
+
+    async def _errors(self) -> Counter[str]:
+        bodies = self._deps.bodies
+        return Counter() if bodies is None else await self._deps.offload(count, self._buffer.batches)
 
     def _draft(self, start: int, missing: list[Gap], statistics: str) -> Draft:
         buffer, bodies = self._buffer, self._deps.bodies
@@ -210,7 +217,7 @@ class FileSink:
                 rest = holes.rest(start, numbers, buffer.gaps)
         return [*buffer.gaps, *holes.counted(rest)]
 
-    async def _committed(self, draft: Draft, size: int) -> None:
+    async def _committed(self, draft: Draft, size: int, errors: Counter[str]) -> None:
         self._end = self._buffer.end
         self._buffer.clear()
         self._keep()
@@ -222,6 +229,9 @@ class FileSink:
         metrics.events.labels(partition).inc(draft.count)
         metrics.handler_dropped.labels(partition).inc(draft.dropped)
         metrics.bytes.labels(partition).inc(size)
+        if self._deps.bodies is not None:
+            metrics.body_errors.labels(partition).inc(errors.total())
+            self._deps.bodies.errors.note(errors, self._chain.path(draft.start))
         if times := self._throttle.over("commit"):
             self._log.info("file commits succeed again", failures=times)
         self._log.info(

@@ -15,6 +15,7 @@ CODE = {
     "files": "files:files",
     "lag": "lag:lag",
     "columns infer": "columns:infer_all",
+    "errors": "errors:errors",
     "retention": "retention:retention",
     "check": "check:check",
     "migrate": "migrate:migrate",

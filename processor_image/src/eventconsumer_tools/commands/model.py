@@ -58,6 +58,41 @@ class ColumnsReport(Report):
     omitted: list[OmittedRow]
 
 
+class BodyErrorRow(Report):
+    """An event whose body does not fit its columns."""
+
+    partition: str
+    sequence_number: int
+    enqueued_time: datetime
+    file: str = Field(description="Of the blob with the event.")
+    error: str
+
+
+class BodyErrorGroup(Report):
+    """Events with one error."""
+
+    error: str | None = Field(description="Null: one of many others.")
+    events: int
+    partition: str = Field(description="Of the one in the newest file.")
+    sequence_number: int
+    file: str
+
+
+class BodyErrorsReport(Report):
+    """Events of the newest files whose bodies do not fit their columns; no value of a body."""
+
+    version: int = SCHEMA_VERSION
+    container: str
+    prefix: str
+    hub: HubName
+    files: int = Field(description="With columns of bodies, which were read.")
+    events: int = Field(description="In these files.")
+    errors: int = Field(description="Of these: those with an error.")
+    groups: list[BodyErrorGroup] = Field(description="The most frequent error first.")
+    rows: list[BodyErrorRow] = Field(description="The newest, by partition and sequence number.")
+    unreadable: list[str] = Field(description="Names of files that could not be read.")
+
+
 class LeaseRow(Report):
     """One partition's lease."""
 

@@ -2,11 +2,14 @@
 
 import json
 from base64 import b64encode
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from eventconsumer_api.wire.file_columns import ERROR
 from eventconsumer_storage.confined.child import Readable
 
 _ROWS = 10_000  # in memory
@@ -19,10 +22,44 @@ def rows(sources: Sequence[Readable], emit: Callable[[bytes], None]) -> None:
     columns = ["sequence_number", "offset", "enqueued_time"]
     with pq.ParquetFile(pa.PythonFile(sources[0], "r"), buffer_size=_READ_BYTES) as file:
         for batch in file.iter_batches(_ROWS, columns=columns, use_threads=False):
-            times = batch.column("enqueued_time").cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
-            found = (batch.column("sequence_number"), batch.column("offset"), times)
+            found = (batch.column("sequence_number"), batch.column("offset"), _milliseconds(batch))
             for row in zip(*(column.to_pylist() for column in found), strict=True):
                 emit(json.dumps(row).encode() + b"\n")
+
+
+def errors(sources: Sequence[Readable], emit: Callable[[bytes], None], *, rows: int, groups: int, size: int) -> None:
+    """Why bodies do not fit their columns: `_error` is not null. As JSON, one value in each line.
+
+    Args:
+        sources: The file.
+        emit: Receives the number of errors. Then, for each error: it, the number of events, the last sequence number;
+            null for all that are more than `groups`. Then, for each of the last events: sequence number, enqueued time
+            (milliseconds since 1970), error.
+        rows: The number of events.
+        groups: The number of errors.
+        size: Characters of an error, at most.
+    """
+    counts: dict[str | None, tuple[int, int]] = {}
+    last = deque[tuple[int, int, str]](maxlen=rows)
+    columns = ["sequence_number", "enqueued_time", ERROR.name]
+    with pq.ParquetFile(pa.PythonFile(sources[0], "r"), buffer_size=_READ_BYTES) as file:
+        for batch in file.iter_batches(_ROWS, columns=columns, use_threads=False):
+            wrong = batch.filter(pc.is_valid(batch.column(ERROR.name)))
+            found = (wrong.column("sequence_number"), _milliseconds(wrong), wrong.column(ERROR.name))
+            for number, time, text in zip(*(column.to_pylist() for column in found), strict=True):
+                error = text[:size]
+                last.append((number, time, error))
+                group = error if error in counts or len(counts) < groups else None
+                counts[group] = counts.get(group, (0, 0))[0] + 1, number
+    emit(b"%d\n" % len(counts))
+    for error, (events, number) in counts.items():
+        emit(json.dumps([error, events, number]).encode() + b"\n")
+    for row in last:
+        emit(json.dumps(row).encode() + b"\n")
+
+
+def _milliseconds(batch: pa.RecordBatch) -> pa.Array:
+    return batch.column("enqueued_time").cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
 
 
 def bodies(sources: Sequence[Readable], emit: Callable[[bytes], None], *, events: int, size: int) -> None:

@@ -14,8 +14,12 @@ from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.v1alpha1 import LeaseLayout, SinkBody
 from eventconsumer_api.wire.checks import Check
+from eventconsumer_api.wire.columns_record import ColumnsRecord
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_api.wire.identity import lease_record_name
+from eventconsumer_host.body import record
+from eventconsumer_host.body.plain import PlainBodyParser
+from eventconsumer_host.body.typed import TypedBodies
 from eventconsumer_host.errors import CommandError
 from eventconsumer_host.handler.api import Event, PartitionContext
 from eventconsumer_host.handler.deadletter import UNDECODED, DeadLetters, HandlerAttempts, LetterCause, LetterFolder
@@ -45,6 +49,7 @@ from eventconsumer_tools.commands import (
     checkpoint,
     columns,
     deadletters,
+    errors,
     files,
     lag,
     leases,
@@ -196,6 +201,7 @@ async def test_nothing_is_made_by_looking(make: Make) -> None:
     await checkpoint.read(shop.consumer)
     await files.read(shop.consumer)
     await columns.read(shop.consumer, events=1)
+    await errors.read(shop.consumer, files=1, limit=1)
     await deadletters.read(shop.consumer, ALL)
     await lag.read(shop.consumer)
     plan = await shop.plan("0", -1)
@@ -250,6 +256,48 @@ async def test_columns_are_proposed_for_the_newest_file_of_each_partition(
     show(one, PrintFormat.TABLE, columns.show_proposal)
     body = yaml.safe_load(capsys.readouterr().out)["spec"]["sink"]["body"]
     assert SinkBody.model_validate(body).body_columns()[0] == BodyColumn("id", "long", ("id",))
+
+
+async def test_errors_of_bodies_are_listed_exactly_and_without_values(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = make()
+    await shop.drain("0", 9)  # not read: it has no columns of bodies
+    await shop.drain("1", 4)
+    cents = [BodyColumn("cents", "long", ("cents",))]
+    entered = record.merged(ColumnsRecord(columns=[]), cents)[1]
+    typed = TypedBodies(entered, PlainBodyParser(cents).parse, utc_now)
+    good, misfit, cut = b'{"cents": 5}', b'{"cents": "5555-secret"}', b'{"cents'
+    files_of = [("0", 10, [good, misfit]), ("1", 5, [good, good]), ("0", 12, [cut, good, misfit, misfit])]
+    for partition, start, bodies in files_of:
+        batch = typed.typed(to_batch([message(start + index, data=[body]) for index, body in enumerate(bodies)]))
+        content = b"".join(parquet.encode([batch], partition, {}, columns=cents))
+        facts = replace(draft(start, start + len(bodies) - 1), columns=typed.of_file)
+        await chain_of(shop.consumer, INFO, partition).put(facts, content)
+    report = await errors.read(shop.consumer, files=10, limit=10)
+    assert (report.files, report.events, report.errors, report.unreadable) == (3, 8, 4, [])
+    text = "column cents: BIGINT has no exact value for this string"
+    assert [(row.partition, row.sequence_number, row.error == text) for row in report.rows] == [
+        ("0", 11, True),
+        ("0", 12, False),
+        ("0", 14, True),
+        ("0", 15, True),
+    ]
+    assert round(report.rows[0].enqueued_time.timestamp() * 1000) == to_batch([message(11)]).enqueued_ms[0]
+    assert report.rows[1].file.endswith(f"/partition=0/from={12:020d}.parquet")
+    assert [(group.events, group.sequence_number, group.error == text) for group in report.groups] == [
+        (3, 15, True),
+        (1, 12, False),
+    ]
+    show(report, Output.TABLE, errors.show_errors)
+    assert "secret" not in report.model_dump_json() + capsys.readouterr().out
+    last = await errors.read(shop.consumer, ["0"], files=1, limit=1)
+    assert (last.files, last.errors, [row.sequence_number for row in last.rows]) == (1, 3, [15])
+    assert (await errors.read(shop.consumer, ["1"], files=10, limit=10)).errors == 0
+    await chain_of(shop.consumer, INFO, "1").put(replace(draft(7, 7), columns=typed.of_file), b"no Parquet")
+    found = await errors.read(shop.consumer, files=10, limit=10)
+    assert (found.errors, len(found.unreadable), found.files) == (4, 1, 3)
+    assert "cannot be read" in capsys.readouterr().err
 
 
 async def test_columns_are_not_proposed_for_avro_files(make: Make) -> None:

@@ -25,7 +25,7 @@ from eventconsumer_host.leader.table import Committer
 from eventconsumer_host.leader.tail import LookPace, Segment, Tail
 from eventconsumer_host.leader.task import View
 from eventconsumer_host.sink.parquet import SCHEMA, encode
-from eventconsumer_host.sink.slots import Chain, EnqueuedRange
+from eventconsumer_host.sink.slots import Chain, EnqueuedRange, utc_now
 from eventconsumer_host.table import checkpoint
 from eventconsumer_host.table.log import TableLog
 from eventconsumer_storage.errors import StorageError, Unavailable
@@ -97,7 +97,7 @@ class Table:
         file = draft(start, start + len(bodies) - 1, f"{partition}-{start}")
         entered = await enter(self.store, "p", columns)
         if entered.columns:
-            typed = TypedBodies(entered, body_parser(entered.columns).parse)
+            typed = TypedBodies(entered, body_parser(entered.columns).parse, utc_now)
             batch = typed.typed(batch)
             file = replace(file, columns=typed.of_file, statistics=typed.statistics([batch]))
         await self.chain(partition).put(file, b"".join(encode([batch], partition, {}, entered.columns)))

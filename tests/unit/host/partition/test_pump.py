@@ -96,8 +96,26 @@ async def test_bodies_are_parsed_once_and_their_columns_are_counted_and_written_
     assert [row["cents"] for row in rows] == [*range(9), None]
     assert [row["note"] for row in rows] == ["n" * 1000] * 9 + [None]
     assert [row["_error"] is None for row in rows] == [True] * 9 + [False]
+    (told,) = bodies.errors.report()
+    assert (told.error, told.events, told.file) == (rows[9]["_error"], 1, SLOT.format(0))
+    assert stage.metrics.body_errors.labels("0")._value.get() == 1
     await running.stop()
     assert kept[-1] == 0
+
+
+@virtual
+async def test_errors_of_bodies_are_counted_once_by_the_host_whose_file_has_them() -> None:
+    stage = Stage(columns=(BodyColumn("cents", "long", ("cents",)),))
+    running = await stage.pump()
+    bodies = running.pump._deps.bodies
+    assert bodies is not None
+    stage.partition.add(b"bad", b"{}")
+    stage.sink.faults.append(Fault("put", applied=True))  # the answer is lost: the file is found in its slot
+    await eventually(lambda: bool(stage.files()))
+    await running.stop()
+    assert (
+        stage.metrics.body_errors.labels("0")._value.get() == sum(each.events for each in bodies.errors.report()) == 1
+    )
 
 
 @virtual

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from eventconsumer_api.kube.kinds import Manifest
+from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.spec.conditions import ConditionType, Reason
 from eventconsumer_api.v1alpha1.status import EventConsumerStatus, SparkStatus
 from eventconsumer_api.wire.host_report import (
+    BodyErrorReport,
+    HostReport,
     NoticesReport,
     PartitionReport,
     Problem,
@@ -18,6 +21,8 @@ from eventconsumer_api.wire.host_report import (
     TableReport,
     WatermarkReport,
 )
+from eventconsumer_host.body.record import RefusedColumn
+from eventconsumer_host.problems import columns_refused, decoder_missing
 from eventconsumer_operator.conditions.status import MESSAGE_LIMIT, make_status, same_but_numbers, wire
 from eventconsumer_operator.errors import Forbidden, OperatorError, SpecError, Transient
 from eventconsumer_operator.plan import make_plan
@@ -186,6 +191,57 @@ def test_dead_letters_are_reported_and_no_action_is_required() -> None:
     assert "3 events are in dead letters" in message(status, "Draining")
 
 
+def typed(**reports: HostReport) -> Observed:
+    """Two hosts that make a column of bodies."""
+    sink = SPEC["sink"] | {"body": {"type": "Json", "schema": "cents BIGINT"}}
+    return healthy(spec=SCALED | {"sink": sink}, **({"reports": reports} if reports else {}))
+
+
+def body_error(error: str, events: int, file: str, minute: int) -> BodyErrorReport:
+    """What a host reports of one error."""
+    return BodyErrorReport(error=error, events=events, file=file, committed_at=NOW + timedelta(minutes=minute))
+
+
+def test_bodies_that_do_not_fit_have_their_own_condition_with_counts_of_all_hosts_and_the_newest_file() -> None:
+    misfit, cut = "column cents: BIGINT has no exact value for this string", "the body is not UTF-8"
+    one, two = report(fleet=fleet()), report()
+    assert verdict(status_of(typed()), "BodiesUnreadable") == ("False", "Available")
+    assert verdict(status_of(replace(typed(), reports={})), "BodiesUnreadable") == ("Unknown", "NoReport")
+    found = [
+        one.model_copy(update={"body_errors": (body_error(cut, 4, "f1", 0), body_error(misfit, 2, "f0", 1))}),
+        two.model_copy(update={"body_errors": (body_error(misfit, 3, "f9", 2),)}),
+    ]
+    status = status_of(replace(typed(), reports=dict(zip(TWO, found, strict=True))))
+    assert verdict(status, "BodiesUnreadable") == ("True", "BodiesUnreadable")
+    assert message(status, "BodiesUnreadable").startswith(
+        f"spec.sink.body: bodies of new events do not fit their columns, which are null: 5 events: {misfit}; 4 events: "
+        f"{cut}; the newest file with one is f9. Correct the publisher"
+    )
+    assert (verdict(status, "Ready"), verdict(status, "Stalled")) == (("True", "Available"), ("False", "Available"))
+    more = [found[0], two.model_copy(update={"body_errors": (body_error(misfit, 4, "f11", 3),)})]
+    later = status_of(replace(typed(), reports=dict(zip(TWO, more, strict=True))))
+    assert later != status and same_but_numbers(later, status)  # it is not written each time a count moves
+    assert not same_but_numbers(status_of(typed()), status)
+    many = one.model_copy(update={"body_errors": tuple(body_error(name, 1, "f", 0) for name in "abcde")})
+    text = message(status_of(replace(typed(), reports={"orders-host-0": many})), "BodiesUnreadable")
+    assert "1 event: a; 1 event: b; 1 event: c; 2 events: other errors; the newest file" in text
+
+
+def test_slow_and_refused_columns_are_told_with_field_cause_and_remedy() -> None:
+    slow = decoder_missing()
+    status = status_of(typed(**{"orders-host-0": report(fleet=fleet(), problems=(slow,))}))
+    assert (verdict(status, "Ready"), verdict(status, "Stalled")) == (("True", "Available"), ("False", "Available"))
+    assert "spec.processing.image: the image has no compiled decoder" in message(status, "Draining")
+    assert "Build the image from the host image of this version" in message(status, "Draining")
+    refused = columns_refused([RefusedColumn(BodyColumn("cents", "string", ("cents",)), "files have cents BIGINT")])
+    status = status_of(typed(**{"orders-host-0": report(fleet=fleet(), problems=(refused,))}))
+    assert verdict(status, "Stalled") == ("True", "ColumnsRefused")
+    assert message(status, "Stalled").startswith(
+        "spec.sink.body.columns: cents STRING is refused, because files have cents BIGINT"
+    )
+    assert "use another name" in message(status, "Stalled")
+
+
 def test_all_is_well() -> None:
     status = status_of(healthy())
     assert {condition.type.value: (condition.status, condition.reason) for condition in status.conditions} == {
@@ -195,6 +251,7 @@ def test_all_is_well() -> None:
         "HostsAvailable": ("True", "Available"),
         "Draining": ("True", "Idle"),
         "DataGap": ("False", "Available"),
+        "BodiesUnreadable": ("False", "Disabled"),
         "SparkHealthy": ("True", "Disabled"),
     }
     assert (status.hosts.desired, status.hosts.ready) == (2, 2)
