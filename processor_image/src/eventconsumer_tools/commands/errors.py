@@ -21,10 +21,10 @@ from eventconsumer_storage.blobs import BlobInfo
 from eventconsumer_storage.confined.reader import Confined, Reader, Unreadable, blob, whole
 from eventconsumer_storage.errors import Damaged
 from eventconsumer_tools.commands.leases import natural
-from eventconsumer_tools.commands.model import BodyErrorGroup, BodyErrorRow, BodyErrorsReport, HubName
-from eventconsumer_tools.inspect.consumer import Consumer, opened
+from eventconsumer_tools.commands.model import BodyErrorGroup, BodyErrorRow, BodyErrorsReport, ReportedHub
+from eventconsumer_tools.inspect.consumer import OpenConsumer, opened
 from eventconsumer_tools.inspect.files import file_in, slots
-from eventconsumer_tools.options import Output
+from eventconsumer_tools.options import PrintFormat
 from eventconsumer_tools.output import DONE, FAILED, NOTHING, say, show, table_of, text
 
 _GROUPS = 100  # different errors of a file
@@ -41,7 +41,7 @@ class _File:
 
 
 async def read(
-    consumer: Consumer,
+    consumer: OpenConsumer,
     partitions: Collection[str] = (),
     since: datetime | None = None,
     *,
@@ -89,7 +89,7 @@ async def read(
     return BodyErrorsReport(
         container=consumer.config.sink.container,
         prefix=consumer.config.sink.prefix,
-        hub=HubName(namespace=consumer.namespace, name=consumer.hub_name),
+        hub=ReportedHub(namespace=consumer.namespace, name=consumer.hub_name),
         files=len(newest) - len(unreadable),
         events=events,
         errors=counts.total(),
@@ -99,7 +99,9 @@ async def read(
     )
 
 
-async def _newest(consumer: Consumer, partitions: Collection[str], since: datetime | None, limit: int) -> list[_File]:
+async def _newest(
+    consumer: OpenConsumer, partitions: Collection[str], since: datetime | None, limit: int
+) -> list[_File]:
     """The newest files with columns of bodies, the newest first."""
     heap: list[tuple[datetime, tuple[int, str], int, _File]] = []
     if consumer.segment is None:
@@ -120,7 +122,7 @@ async def _newest(consumer: Consumer, partitions: Collection[str], since: dateti
 
 
 async def _errors(
-    consumer: Consumer, file: _File, rows: int, confined: Confined
+    consumer: OpenConsumer, file: _File, rows: int, confined: Confined
 ) -> tuple[list[BodyErrorGroup], list[BodyErrorRow]]:
     """The errors of a file, and its last events with one."""
     running = confined.run(
@@ -145,7 +147,7 @@ async def _errors(
 
 
 async def errors(
-    config: Path, output: Output, *, partition: Collection[str], since: str | None, files: int, limit: int
+    config: Path, output: PrintFormat, *, partition: Collection[str], since: str | None, files: int, limit: int
 ) -> int:
     """Print the errors; the exit code."""
     try:
