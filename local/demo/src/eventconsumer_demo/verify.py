@@ -67,7 +67,8 @@ def query(uri: str, storage: dict[str, str], sql: str) -> list[dict[str, Any]] |
         table = DeltaTable(uri, storage_options=storage)
     except TableNotFoundError:
         return None
-    return pa.table(QueryBuilder().register("orders", table).execute(sql)).to_pylist()
+    rows: list[dict[str, Any]] = pa.table(QueryBuilder().register("orders", table).execute(sql)).to_pylist()
+    return rows
 
 
 def tallies_of(keys: pa.ChunkedArray, ids: pa.ChunkedArray) -> dict[str, Tally]:
