@@ -24,9 +24,9 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from eventconsumer_api.spec.body_columns import schema_columns
-from tests.outsiders import test_delta
 from tests.outsiders.readers import LOCAL, Place, duck_rows, duck_with
 from tests.outsiders.stage import Row, utc
+from tests.outsiders.test_delta import read_datafusion, read_deltalake, read_duckdb, read_polars
 from tests.support.azurite import AzuriteProcess
 from tests.unit.host.leader.test_table import Table, dumped
 
@@ -197,8 +197,8 @@ def union_pyarrow(root: str, spark: SparkSession) -> list[Row]:
 
 
 def union_polars(root: str, spark: SparkSession) -> list[Row]:
-    files = pl.scan_parquet(f"{root}/**/*.parquet", missing_columns="insert", extra_columns="ignore")
-    return files.collect().to_dicts()
+    files = [pl.scan_parquet(file) for file in Path(root).rglob("*.parquet")]
+    return pl.concat(files, how="diagonal").collect().to_dicts()
 
 
 def union_duckdb(root: str, spark: SparkSession) -> list[Row]:
@@ -228,16 +228,7 @@ def table_pandas(place: Place, path: str) -> list[Row]:
     return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        test_delta.read_deltalake,
-        test_delta.read_polars,
-        test_delta.read_duckdb,
-        test_delta.read_datafusion,
-        table_pandas,
-    ],
-)
+@pytest.mark.parametrize("read", [read_deltalake, read_polars, read_duckdb, read_datafusion, table_pandas])
 def test_the_table_has_the_values_of_all_files(
     typed: Path, azurite: AzuriteProcess, read: Callable[[Place, str], list[Row]]
 ) -> None:
