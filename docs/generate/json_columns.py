@@ -46,13 +46,22 @@ with the form `Iso8601Truncated`, or keep them in a `STRING`.
 
 **Documents.** A body is exactly one JSON document (RFC 8259) in UTF-8, without a byte order mark. An object with a
 name twice does not fit, nor does half of a surrogate pair. At most {table.DEPTH_MAX} levels,
-{table.NUMBER_LENGTH_MAX} characters for a number and {table.NAME_LENGTH_MAX:,} for a name.
+{table.NUMBER_DIGITS_MAX} digits for a number and {table.NAME_LENGTH_MAX:,} characters for a name.
 
-**Numbers.** The types that are exact take numbers of at most {table.DIGITS_MAX} digits. A number with an exponent has
-at most {table.EXPONENT_DIGITS_MAX} digits before it, and an exponent from -{table.EXPONENT_MAX} to
-{table.EXPONENT_MAX}; this also applies to `FLOAT`. Where such a column has a number with an exponent, a longer number
-elsewhere in the document, or a text like one, may send the event to the quarantine. `-0` is 0. A number that is too
-small for `FLOAT` or `DOUBLE` is 0, the nearest value.
+**Hosts.** The columns that hosts make of bodies are made by this table too, with `STRING`, `BOOLEAN`, `BIGINT`,
+`DOUBLE`, `DECIMAL`, `DATE`, `TIMESTAMP`, `STRUCT`, `ARRAY` and `MAP`. A value that does not fit is null, and the other
+columns of the event keep their values; the column `_error` names the column, its type and the kind of the value, in at
+most {table.ERROR_BYTES_MAX} bytes. An element that does not fit makes its whole column null. A member on the path of a
+column that is null or absent is null in the column; one of another kind than an object is an error. A body that is not
+one JSON object has nulls in all columns. The `ARRAY` and `MAP` columns of an event have at most
+{table.VALUES_PER_BYTE_MAX} values for each byte of its body, and {table.VALUES_MORE_MAX:,} more; an element that is a
+`STRUCT` counts once for each field. A `MAP` has its entries in the order of the document.
+
+**Numbers.** The types that are exact take numbers of at most {table.DIGITS_MAX} digits, without the zero of `0.5`. A
+number with an exponent has at most {table.EXPONENT_DIGITS_MAX} digits before it, and an exponent from
+-{table.EXPONENT_MAX} to {table.EXPONENT_MAX}, in two digits; this also applies to `FLOAT`. In Spark, where such a
+column has a number with an exponent, a longer number elsewhere in the document, or a text like one, may send the event
+to the quarantine. `-0` is 0. A number that is too small for `FLOAT` or `DOUBLE` is 0, the nearest value.
 """
 _TITLES: Mapping[ColumnType, str] = {
     ColumnType.DECIMAL: "`DECIMAL(p,s)`",

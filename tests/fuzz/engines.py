@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build/fuzz"
 CRATE = ROOT / "processor_image/decoder/fuzz"
-COMPILED = ("messages", "scan", "join", "arguments")  # targets of the crate
+COMPILED = ("messages", "scan", "join", "arguments", "bodies")  # targets of the crate
 MAX_BYTES = 600  # of an input: longer ones reach nothing new, and cost more
 _FLAGS = (
     "-Cpasses=sancov-module",

@@ -290,6 +290,9 @@ mod tests {
             assert_eq!(fill(null(), null(), null_mut(), 0), -3);
             assert_eq!(scan(bytes.as_ptr(), 32, null(), null(), 0, 512, null_mut(), 0), -3);
             assert_eq!(join(null_mut(), 0, null_mut()), -3);
+            assert_eq!(body_parse(null(), 0, null(), null_mut(), 0, null_mut()), -3);
+            assert_eq!(body_write(null(), null_mut(), 0), -3);
+            assert_eq!(body_release(null_mut()), -3);
         }
     }
 

@@ -9,6 +9,7 @@ from importlib import import_module
 
 MODULES = {
     "amqp": ("messages", "values", "connection", "websocket"),
+    "bodies": ("bodies",),
     "storage": ("leases", "records", "notices", "letters", "gaps"),
     "tables": ("versions", "checkpoints"),
     "programs": ("documents", "reports", "lines", "credentials"),

@@ -241,3 +241,28 @@ def test_any_document_has_the_row_that_a_host_makes_of_it(session: SparkSession,
     """Hosts are compared with the same oracle, columns and documents: tests/unit/host/body."""
     with unclosed_sockets():
         check(session, documents, json_bodies.COLUMNS, HOST_BODY)
+
+
+def _zeros(count: int) -> str:
+    return "0" * count
+
+
+LIMITS = {
+    "levels": [f'{{"b":true,"x":{"[" * count}{"]" * count}}}' for count in (998, 999)],
+    "number": [f'{{"b":true,"x":{"1" * count}}}' for count in (1000, 1001)],
+    "number with all": [f'{{"b":true,"x":-1.{"1" * count}e-1}}' for count in (998, 999)],
+    "name": [f'{{"b":true,"{"x" * count}":1}}' for count in (50_000, 50_001)],
+    "exponent": [f'{{"d":1,"i8":1e{each}}}' for each in ("02", "002")],
+    "digits": [f'{{"i8":5.{_zeros(count)}}}' for count in (37, 38)],
+    "less than one": [f'{{"i8":0.{_zeros(count)}}}' for count in (38, 39)],
+    "digits before an exponent": [f'{{"i8":{each}e0}}' for each in ("123456789012345", "1234567890123456")],
+    "digits with a point": [f'{{"i8":{each}e9}}' for each in ("0.05000000000000", "0.050000000000000")],
+}
+"""A document at a limit of the table, and one beyond it."""
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_limits_are_those_of_the_table(name: str, spark: SparkSession) -> None:
+    within, beyond = converted(spark, [each.encode() for each in LIMITS[name]])
+    assert (isinstance(within, str), isinstance(beyond, str)) == (False, True), (within, beyond)
+    check(spark, [each.encode() for each in LIMITS[name]])

@@ -131,10 +131,10 @@ EXPONENT_DIGITS_MAX = 15
 """Maximum number of digits before the exponent of a number in a type that is exact, and in FLOAT."""
 EXPONENT_MAX = 99
 """Maximum exponent there, above and below zero; it has no more digits."""
-DEPTH_MAX = 1000
-"""Maximum depth of a document."""
-NUMBER_LENGTH_MAX = 1000
-"""Maximum length of a number, characters."""
+DEPTH_MAX = 999
+"""Maximum depth of a document. Spark's parser allows 1,000: one is an array that its program puts around documents."""
+NUMBER_DIGITS_MAX = 1000
+"""Maximum number of digits of a number of any type, those of its exponent included."""
 NAME_LENGTH_MAX = 50_000
 """Maximum length of a name, characters."""
 

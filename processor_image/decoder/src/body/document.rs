@@ -137,7 +137,8 @@ impl<'p> Scanner<'p> {
                 }
                 b'-' | b'0'..=b'9' => {
                     at = number(text, at)?;
-                    if at - start > self.limits.number_length {
+                    let most = self.limits.number_digits;
+                    if at - start > most && text[start..at].iter().filter(|byte| byte.is_ascii_digit()).count() > most {
                         return None;
                     }
                     self.note(node, Place { kind: Kind::Number, start, end: at, escaped: false }, found);

@@ -143,7 +143,7 @@ def _encoded(columns: Sequence[Planned]) -> Iterator[bytes]:
         table.EXPONENT_DIGITS_MAX,
         len(str(table.EXPONENT_MAX)),
         table.DEPTH_MAX,
-        table.NUMBER_LENGTH_MAX,
+        table.NUMBER_DIGITS_MAX,
         table.NAME_LENGTH_MAX,
         table.VALUES_PER_BYTE_MAX,
         table.VALUES_MORE_MAX,

@@ -94,7 +94,7 @@ class _Reader:
         if kind == _STRING:
             value = self._string(part)
         elif kind == _NUMBER:
-            _need(len(part) <= table.NUMBER_LENGTH_MAX)
+            _need(len(part) <= table.NUMBER_DIGITS_MAX or sum(map(str.isdigit, part)) <= table.NUMBER_DIGITS_MAX)
             value = Number(part)
         elif kind == _WORD:
             value = _WORDS[part]

@@ -100,7 +100,7 @@ class Fault(IntEnum):
 FAULTS: Mapping[Fault, str] = {
     Fault.NO_UTF8: "the body is not UTF-8",
     Fault.NO_DOCUMENT: f"the body is not one JSON document of at most {table.DEPTH_MAX} levels, with numbers of at "
-    f"most {table.NUMBER_LENGTH_MAX} and names of at most {table.NAME_LENGTH_MAX} characters",
+    f"most {table.NUMBER_DIGITS_MAX} digits and names of at most {table.NAME_LENGTH_MAX} characters",
     Fault.HALF_PAIR: "the body is JSON with half of a surrogate pair, which is no character",
     Fault.TWICE: "the body is JSON with a name that is twice in an object",
     Fault.NO_OBJECT: "the body is JSON, but no object",

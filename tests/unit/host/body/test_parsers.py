@@ -134,10 +134,12 @@ TEXTS: dict[bytes | None, str | None] = {
     b'{"a":"\\x41"}': DOCUMENT,
     b"[" * 1_000_000: DOCUMENT,
     b'{"a":' * 100_000: DOCUMENT,
-    b'{"a":{"id":1},"x":' + b"[" * 999 + b"]" * 999 + b"}": None,
-    b'{"a":{"id":1},"x":' + b"[" * 1000 + b"]" * 1000 + b"}": DOCUMENT,
+    b'{"a":{"id":1},"x":' + b"[" * 998 + b"]" * 998 + b"}": None,
+    b'{"a":{"id":1},"x":' + b"[" * 999 + b"]" * 999 + b"}": DOCUMENT,
     b'{"a":{"id":1},"x":' + b"1" * 1000 + b"}": None,
     b'{"a":{"id":1},"x":' + b"1" * 1001 + b"}": DOCUMENT,
+    b'{"a":{"id":1},"x":-1.' + b"1" * 998 + b"e-1}": None,
+    b'{"a":{"id":1},"x":-1.' + b"1" * 998 + b"e-11}": DOCUMENT,
     b'{"a":{"id":1},"' + "é".encode() * 50_000 + b'":1}': None,
     b'{"a":{"id":1},"' + b"x" * 50_001 + b'":1}': DOCUMENT,
     b'{"a":{"id":1},"x":"\xc3"}': FAULTS[Fault.NO_UTF8],
@@ -185,7 +187,7 @@ def test_an_event_of_many_elements_takes_no_more_values_than_its_size_allows() -
         BodyColumn("map", mapping(struct(a="long", b=array("long"))), ("m",)),
     ]
     found: list[bytes] = []
-    for count in (16, 17, 19, 20, 22, 23, 24, 900, 100_000):
+    for count in (16, 17, 19, 20, 22, 23, 24, 900, 3_000):
         found.append(b'{"x":[' + b"{}," * (count - 1) + b"{}]}")
     members = [b'"%d":{"b":[%s]}' % (number, b"1," * number + b"1") for number in range(200)]
     found += [b'{"m":{' + b",".join(members[:count]) + b"}}" for count in (10, 50, 100, 200)]
