@@ -80,9 +80,12 @@ def _product(steps: Steps, cluster: Cluster, images: dict[str, str], events: int
     with steps.step(f"A publisher of {events:,} events, and one EventConsumer: kubectl apply -f examples/local.yaml"):
         run.start_publisher(cluster, images, first)
         run.apply_consumer(cluster)
+    with steps.step("A query by SQL over columns of the bodies, in the table over the files: no Spark"):
+        rows = run.query_columns(cluster, timeout)
+    run.show_query(rows)
     with steps.step("Draining into files, and Spark over each batch of files"):
         run.follow(cluster, first, timeout)
-    with steps.step("Reading the Delta table without Spark, and comparing it with the sent events"):
+    with steps.step("Reading both Delta tables without Spark, and comparing them with the sent events"):
         found = run.verify(cluster, [first])
     run.show_result(*found)
     second = run.Wave(2, events, max(1, events // 5))
@@ -99,7 +102,7 @@ def _product(steps: Steps, cluster: Cluster, images: dict[str, str], events: int
 @app.command()
 def up(events: EVENTS = 100_000, timeout: TIMEOUT = 900) -> None:
     """Install everything, run the demo, check the result."""
-    steps = Steps(9)
+    steps = Steps(10)
     try:
         _up(steps, events, timeout)
         local = "" if _current() else f"export KUBECONFIG={_read('kubeconfig')} PATH={_read('path')}:$PATH\n"

@@ -3,21 +3,25 @@
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from importlib import resources
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
 from azure.storage.blob import ContainerClient
+from rich.table import Table
 from rich.text import Text
 
 from eventconsumer_demo import watch
 from eventconsumer_demo.batches import Batch, read_batches, table_of
 from eventconsumer_demo.cluster import Cluster
 from eventconsumer_demo.steps import DemoError, console
-from eventconsumer_demo.verify import Result, Tally, differences, read_result
+from eventconsumer_demo.verify import Result, Tally, differences, query, read_columns, read_result
 
 ROOT = Path(__file__).parents[4]
 RESOURCE = ROOT / "examples" / "local.yaml"
@@ -33,6 +37,8 @@ ACCOUNT = "devstoreaccount1"
 # The public default keys of Azurite and Microsoft's Event Hubs emulator.
 STORAGE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 HUB_KEY = "SAS_KEY_VALUE"
+QUERY = """SELECT customer, count(*) AS orders, max(order_number) AS newest, sum(amount) AS amount FROM orders
+WHERE _error IS NULL GROUP BY customer ORDER BY amount DESC LIMIT 3"""
 
 
 @dataclass(frozen=True)
@@ -152,6 +158,42 @@ def follow(cluster: Cluster, wave: Wave, timeout: float) -> watch.View:
     return watch.follow(cluster, CONSUMER, wave.end, timeout=timeout, check=publisher_check(cluster, wave))
 
 
+@contextmanager
+def storage_account(cluster: Cluster) -> Iterator[tuple[str, dict[str, str]]]:
+    """The account in the cluster, reached from here: its endpoint, and the options of delta-rs for it."""
+    with cluster.port_forward(BLOB_NAMESPACE, BLOB_SERVICE, BLOB_PORT) as port:
+        endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
+        yield (
+            endpoint,
+            {"account_name": ACCOUNT, "account_key": STORAGE_KEY, "endpoint": endpoint, "allow_http": "true"},
+        )
+
+
+def query_columns(cluster: Cluster, timeout: float) -> list[dict[str, Any]]:
+    """The rows of `QUERY` in the table over the files, as soon as there are some.
+
+    Raises:
+        DemoError: There are none within `timeout` seconds.
+    """
+    container = yaml.safe_load(RESOURCE.read_text())["spec"]["sink"]["container"]
+    deadline = time.monotonic() + timeout
+    with storage_account(cluster) as (_, storage):
+        while time.monotonic() < deadline:
+            if rows := query(f"az://{container}/{cluster.namespace}/{CONSUMER}", storage, QUERY):
+                return rows
+            time.sleep(0.5)
+    raise DemoError(f"the table over the files has no rows after {timeout:.0f} s", hint="check the conditions below")
+
+
+def show_query(rows: Sequence[dict[str, Any]]) -> None:
+    """The query, and the rows that it found."""
+    console.print(QUERY, style="dim")
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(*(f"{value:,}" if isinstance(value, int | Decimal) else value for value in row.values()))
+    console.print(table)
+
+
 def verify(cluster: Cluster, waves: Sequence[Wave]) -> tuple[Result, list[Batch]]:
     """Read the table over the files and the Delta table of Spark, and compare both with the sent events.
 
@@ -163,12 +205,10 @@ def verify(cluster: Cluster, waves: Sequence[Wave]) -> tuple[Result, list[Batch]
     """
     spec = yaml.safe_load(RESOURCE.read_text())["spec"]
     output = urlsplit(spec["spark"]["output"]["path"])
-    with cluster.port_forward(BLOB_NAMESPACE, BLOB_SERVICE, BLOB_PORT) as port:
-        endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
-        storage = {"account_name": ACCOUNT, "account_key": STORAGE_KEY, "endpoint": endpoint, "allow_http": "true"}
+    with storage_account(cluster) as (endpoint, storage):
         result = read_result(f"az://{output.username}{output.path}", storage)
         folder = f"{cluster.namespace}/{CONSUMER}"
-        over_files = read_result(f"az://{spec['sink']['container']}/{folder}", storage)
+        over_files = read_columns(f"az://{spec['sink']['container']}/{folder}", storage)
         connection = storage_connection_string(endpoint)
         with ContainerClient.from_connection_string(connection, spec["sink"]["container"]) as container:
             batches = read_batches(container, folder)

@@ -1,15 +1,18 @@
-"""Compares the Delta table of Spark with the sent events: every event exactly once.
+"""Compares both Delta tables with the sent events: every event exactly once. Queries the one over the files by SQL.
 
-The table has a row for each event, whose property `id` is its number. delta-rs, which shares no code with Spark, reads
-it. Equal counts could hide one lost and one duplicate event, so distinct ids and their sum are compared too.
+Both have a row for each event. Its number is in the property `id`, and in the column `order_number` that hosts make of
+its body. delta-rs, which shares no code with hosts and Spark, reads them. Equal counts could hide one lost and one
+duplicate event, so distinct ids and their sum are compared too.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import TableNotFoundError
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Result:
-    """Content of the Delta table: its version, and a tally for each partition key."""
+    """Content of a Delta table: its version, and a tally for each partition key, or each customer."""
 
     version: int
     tallies: Mapping[str, Tally]
@@ -39,7 +42,7 @@ class Result:
 
 
 def read_result(uri: str, storage: dict[str, str]) -> Result:
-    """Read the table.
+    """Read the table of Spark.
 
     Args:
         uri: Such as az://results/orders.
@@ -47,13 +50,30 @@ def read_result(uri: str, storage: dict[str, str]) -> Result:
     """
     table = DeltaTable(uri, storage_options=storage)
     rows = table.to_pyarrow_dataset().to_table(columns=["partition_key", "properties"])
-    return Result(table.version(), tallies_of(rows))
-
-
-def tallies_of(rows: pa.Table) -> dict[str, Tally]:
-    """PURE: count rows by `partition_key`; their ids are in the map `properties`."""
     ids = pc.cast(pc.map_lookup(rows["properties"], pa.scalar("id"), "first"), pa.int64())
-    counted = pa.table({"key": rows["partition_key"], "id": ids}).group_by("key")
+    return Result(table.version(), tallies_of(rows["partition_key"], ids))
+
+
+def read_columns(uri: str, storage: dict[str, str]) -> Result:
+    """Read the table over the files, whose columns `customer` and `order_number` are of the bodies."""
+    table = DeltaTable(uri, storage_options=storage)
+    rows = table.to_pyarrow_dataset().to_table(columns=["customer", "order_number"])
+    return Result(table.version(), tallies_of(rows["customer"], rows["order_number"]))
+
+
+def query(uri: str, storage: dict[str, str], sql: str) -> list[dict[str, Any]] | None:
+    """The rows that a query finds in the table, which it calls `orders`; None: there is no table yet."""
+    try:
+        table = DeltaTable(uri, storage_options=storage)
+    except TableNotFoundError:
+        return None
+    rows: list[dict[str, Any]] = pa.table(QueryBuilder().register("orders", table).execute(sql)).to_pylist()
+    return rows
+
+
+def tallies_of(keys: pa.ChunkedArray, ids: pa.ChunkedArray) -> dict[str, Tally]:
+    """PURE: count rows with these ids by their keys."""
+    counted = pa.table({"key": keys, "id": ids}).group_by("key")
     result = counted.aggregate([("id", "count", pc.CountOptions("all")), ("id", "count_distinct"), ("id", "sum")])
     return {
         row["key"]: Tally(events=row["id_count"], ids=row["id_count_distinct"], id_sum=row["id_sum"] or 0)
@@ -64,7 +84,7 @@ def tallies_of(rows: pa.Table) -> dict[str, Tally]:
 def differences(sent: Mapping[str, Tally], result: Mapping[str, Tally]) -> list[str]:
     """Differences, one line per partition key; empty: every event exactly once."""
     lines = []
-    for key in sorted(sent.keys() | result.keys()):
+    for key in sorted(sent.keys() | result.keys(), key=str):  # None: a row without a key
         wanted, found = sent.get(key, Tally()), result.get(key, Tally(ids=0))
         if (wanted.events, wanted.events, wanted.id_sum) != (found.events, found.ids, found.id_sum):
             lines.append(
