@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from eventconsumer_api.spec.body_columns import schema_columns
-from tests.outsiders.readers import LOCAL, Place, duck_rows, duck_with
+from tests.outsiders.readers import LOCAL, ReadableContainer, duck_rows, duck_with
 from tests.outsiders.stage import Row, utc
 from tests.outsiders.test_delta import read_datafusion, read_deltalake, read_duckdb, read_polars
 from tests.support.azurite import AzuriteProcess
@@ -174,7 +174,7 @@ def test_errors_are_in_their_rows(typed: Path) -> None:
         assert error and (wanted in {"", error})
 
 
-def read_pandas(place: Place, path: str) -> list[Row]:
+def read_pandas(place: ReadableContainer, path: str) -> list[Row]:
     """With Arrow's types, as docs/concepts/columns.md says."""
     frame = pd.read_parquet(place.url(path), dtype_backend="pyarrow")
     return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
@@ -186,7 +186,9 @@ FILE_READERS = {name: LOCAL[name] for name in ("pyarrow", "polars", "duckdb", "d
 @pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize("reader", FILE_READERS)
 def test_each_file_has_the_values_of_its_bodies(typed: Path, azurite: AzuriteProcess, reader: str, number: int) -> None:
-    assert values(FILE_READERS[reader](Place(typed.name, typed.parent, azurite), str(number))) == expected(number)
+    assert values(FILE_READERS[reader](ReadableContainer(typed.name, typed.parent, azurite), str(number))) == expected(
+        number
+    )
 
 
 def union_pyarrow(root: str, spark: SparkSession) -> list[Row]:
@@ -223,16 +225,16 @@ def test_files_of_several_specs_are_read_together(
     assert values(read(str(typed / "p"), session)) == expected(0, 1, 2)
 
 
-def table_pandas(place: Place, path: str) -> list[Row]:
+def table_pandas(place: ReadableContainer, path: str) -> list[Row]:
     frame = DeltaTable(place.url(path)).to_pandas(types_mapper=pd.ArrowDtype)
     return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
 
 
 @pytest.mark.parametrize("read", [read_deltalake, read_polars, read_duckdb, read_datafusion, table_pandas])
 def test_the_table_has_the_values_of_all_files(
-    typed: Path, azurite: AzuriteProcess, read: Callable[[Place, str], list[Row]]
+    typed: Path, azurite: AzuriteProcess, read: Callable[[ReadableContainer, str], list[Row]]
 ) -> None:
-    assert values(read(Place(typed.name, typed.parent, azurite), "p")) == expected(0, 1, 2)
+    assert values(read(ReadableContainer(typed.name, typed.parent, azurite), "p")) == expected(0, 1, 2)
 
 
 @pytest.mark.usefixtures("sockets")
@@ -250,4 +252,4 @@ def test_where_readers_show_something_else(typed: Path) -> None:
         daft.read_parquet(str(typed / "0/*.parquet")).to_pylist()
     rows = daft.read_parquet(str(typed / "0/*.parquet")).select("sequence_number", "text", "price").to_pylist()
     assert [row["price"] for row in rows][:7] == [row.get("price") for row in GOOD[:7]]
-    assert LOCAL["pyiceberg"](Place(typed.name, typed.parent, None), "0")[0]["items"] == []  # type: ignore[arg-type]
+    assert LOCAL["pyiceberg"](ReadableContainer(typed.name, typed.parent, None), "0")[0]["items"] == []  # type: ignore[arg-type]

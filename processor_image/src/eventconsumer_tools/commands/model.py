@@ -84,7 +84,7 @@ class BodyErrorsReport(Report):
     version: int = SCHEMA_VERSION
     container: str
     prefix: str
-    hub: HubName
+    hub: ReportedHub
     files: int = Field(description="With columns of bodies, which were read.")
     events: int = Field(description="In these files.")
     errors: int = Field(description="Of these: those with an error.")

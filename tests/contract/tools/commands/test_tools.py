@@ -289,7 +289,7 @@ async def test_errors_of_bodies_are_listed_exactly_and_without_values(
         (3, 15, True),
         (1, 12, False),
     ]
-    show(report, Output.TABLE, errors.show_errors)
+    show(report, PrintFormat.TABLE, errors.show_errors)
     assert "secret" not in report.model_dump_json() + capsys.readouterr().out
     last = await errors.read(shop.consumer, ["0"], files=1, limit=1)
     assert (last.files, last.errors, [row.sequence_number for row in last.rows]) == (1, 3, [15])

@@ -105,7 +105,7 @@ async def test_bodies_are_parsed_once_and_their_columns_are_counted_and_written_
 
 @virtual
 async def test_errors_of_bodies_are_counted_once_by_the_host_whose_file_has_them() -> None:
-    stage = Stage(columns=(BodyColumn("cents", "long", ("cents",)),))
+    stage = PumpWorld(columns=(BodyColumn("cents", "long", ("cents",)),))
     running = await stage.pump()
     bodies = running.pump._deps.bodies
     assert bodies is not None
