@@ -2,15 +2,17 @@
 
 Before a host writes a file with columns of bodies, each of them is in `<prefix>/_columns.json`. Columns are only added,
 so the number of a column, its place in the record, is final, and a name has one type for ever: Parquet files of one
-folder are read as one table. The metadata of a slot names the columns of its file by these numbers (`ColumnsOfFile`).
+folder are read as one table. The metadata of a slot names the columns of its file by these numbers (`ColumnsOfFile`),
+and has their statistics.
 """
 
 import hashlib
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -34,6 +36,10 @@ class ColumnsRecord(WireDocument):
     columns: Annotated[list[RecordedColumn], Since("0.2.0")] = Field(
         description="The columns; the place of each is its number, from 0."
     )
+
+
+Statistics = Mapping[int, tuple[int, Any, Any]]
+"""Number of a column in the record -> number of nulls, lower and upper bound as the Delta log has them (None: none)."""
 
 
 def columns_name(prefix: str) -> str:
@@ -88,6 +94,24 @@ class ColumnsOfFile:
             return None
         found = tuple(record.columns[number] for number in self.numbers)
         return found if _digest(found) == self.digest else None
+
+
+def parse_statistics(text: str) -> Statistics:
+    """The statistics in the metadata of a slot.
+
+    Raises:
+        ValueError: The text cannot be read.
+    """
+    try:
+        found = json.loads(text) if text else {}
+        each = {int(number): (int(nulls), *(bounds or (None, None))) for number, (nulls, *bounds) in found.items()}
+        for facts in each.values():
+            if len(facts) != 3 or not all(type(bound) in {str, int, float, type(None)} for bound in facts[1:]):
+                raise ValueError("a column has other facts than its nulls and two bounds")
+            "".join(map(str, facts)).encode()  # half a character is a UnicodeError, which is a ValueError
+    except (AttributeError, TypeError, RecursionError) as error:
+        raise ValueError(f"the statistics cannot be read ({error})") from None
+    return each
 
 
 def _numbers(runs: str) -> Iterator[int]:

@@ -10,7 +10,7 @@ Source: "Per-file Statistics" in PROTOCOL.md of github.com/delta-io/delta.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
@@ -29,9 +29,6 @@ _LARGE_DIGITS = 14  # of a larger decimal
 _ESCAPED = re.compile("[ \x7f]")  # HTTP headers have no DEL, and storage may take two spaces for one
 _BOUNDED = ("string", "long", "double", "date", "timestamp")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-Statistics = Mapping[int, tuple[int, Any, Any]]
-"""Number of a column in the record -> number of nulls, lower and upper bound as the Delta log has them (None: none)."""
 
 
 def statistics(columns: Sequence[BodyColumn], numbers: Sequence[int], batches: Sequence[pa.RecordBatch]) -> str:
@@ -65,24 +62,6 @@ def _facts(column: BodyColumn, values: pa.ChunkedArray, limit: int) -> list[Any]
         return [values.null_count]
     low, high = bounds(column, values, limit)
     return [] if low is None else [values.null_count, low, high]
-
-
-def parse(text: str) -> Statistics:
-    """The statistics in the metadata of a slot.
-
-    Raises:
-        ValueError: The text cannot be read.
-    """
-    try:
-        found = json.loads(text) if text else {}
-        each = {int(number): (int(nulls), *(bounds or (None, None))) for number, (nulls, *bounds) in found.items()}
-        for facts in each.values():
-            if len(facts) != 3 or not all(type(bound) in {str, int, float, type(None)} for bound in facts[1:]):
-                raise ValueError("a column has other facts than its nulls and two bounds")
-            "".join(map(str, facts)).encode()  # half a character is a UnicodeError, which is a ValueError
-    except (AttributeError, TypeError, RecursionError) as error:
-        raise ValueError(f"the statistics cannot be read ({error})") from None
-    return each
 
 
 def bounds(column: BodyColumn, values: pa.ChunkedArray, limit: int = TEXT_MAX[0]) -> tuple[Any, Any]:

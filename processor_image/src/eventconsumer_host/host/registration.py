@@ -13,7 +13,7 @@ from typing import TypeVar
 from eventconsumer_api.errors import Blocked, EventConsumerError
 from eventconsumer_api.spec.conditions import Reason
 from eventconsumer_api.v1alpha1 import ClientKind
-from eventconsumer_api.wire.host_config import BlobContainer, BodyConfig, HostConfig, ReplayConfig
+from eventconsumer_api.wire.host_config import BlobContainer, HostConfig, ReplayConfig
 from eventconsumer_api.wire.host_report import Problem
 from eventconsumer_api.wire.identity import SegmentRecord
 from eventconsumer_host import compiled, problems
@@ -88,8 +88,8 @@ async def register(config: HostConfig, observe: Observer, reader: str = "") -> R
             await attempt(problems.LEASES, _claim_leases(config, registration))
         if registration and config.replay and not found:
             registration = await attempt(problems.HUB, _bounded(registration, config.replay, config.sink.prefix))
-        if registration and config.body and not found:
-            registration = await attempt(problems.SINK, _enter_columns(config, config.body, registration))
+        if registration and not found:
+            registration = await attempt(problems.SINK, _enter_columns(config, registration))
         if registration and not found:
             return registration
     await asyncio.gather(*(part.close() for part in (hub and hub[0], leases, sink) if part))
@@ -116,11 +116,8 @@ async def _bounded(found: Registration, config: ReplayConfig, prefix: str) -> Re
     return replace(found, hub=hub, info=hub.narrowed(found.info), replay=hub)
 
 
-async def _enter_columns(config: HostConfig, body: BodyConfig, found: Registration) -> Registration:
-    try:
-        columns = body.parsed()
-    except ValueError as error:  # the operator has checked them
-        raise Blocked("spec.sink.body", Reason.SPEC_INVALID, str(error)) from None
+async def _enter_columns(config: HostConfig, found: Registration) -> Registration:
+    columns = config.body.parsed() if config.body else ()
     return replace(found, bodies=await enter(found.sink, config.sink.prefix, columns))
 
 

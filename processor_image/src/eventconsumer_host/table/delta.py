@@ -17,9 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from eventconsumer_api.spec.column_types import parse_type
-from eventconsumer_api.wire.columns_record import ColumnsOfFile, ColumnsRecord
+from eventconsumer_api.wire.columns_record import ColumnsOfFile, ColumnsRecord, parse_statistics
 from eventconsumer_api.wire.file_columns import COLUMNS, ERROR, Column, delta_schema
-from eventconsumer_host.body import statistics
 from eventconsumer_host.sink.slots import Slot
 from eventconsumer_host.table import protocol as delta_protocol
 from eventconsumer_host.table.actions import logical_file, path_of
@@ -319,7 +318,7 @@ class FileColumns:
         if columns is None:
             return None
         names = {number: each.name for number, each in zip(of_file.numbers, columns, strict=True)}
-        found = statistics.parse(slot.statistics)
+        found = parse_statistics(slot.statistics)
         if not found.keys() <= names.keys():
             raise ValueError("there are statistics of other columns than the file has")
         typed = (Column(each.name, parse_type(each.type), "") for each in columns)

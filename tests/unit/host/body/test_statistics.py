@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.spec.column_types import DeltaType, parse_type
-from eventconsumer_host.body.statistics import BYTES_MAX, COLUMNS_MAX, TEXT_MAX, bounds, parse, raised, statistics
+from eventconsumer_api.wire.columns_record import parse_statistics
+from eventconsumer_host.body.statistics import BYTES_MAX, COLUMNS_MAX, TEXT_MAX, bounds, raised, statistics
 from eventconsumer_host.source.schema import arrow_type
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -133,7 +134,7 @@ def test_statistics_fit_the_metadata_of_a_blob(columns: list[list[str | None]]) 
     text = statistics(named, range(10, 10 + len(named)), batches)
     assert len(text) <= BYTES_MAX
     assert all("!" <= character <= "~" for character in text)
-    found = parse(text)
+    found = parse_statistics(text)
     assert found.keys() == set(range(10, 10 + min(len(named), COLUMNS_MAX)))
     for number, (nulls, low, high) in found.items():
         values = [row[number - 10] for row in rows]
@@ -146,7 +147,7 @@ def test_statistics_fit_the_metadata_of_a_blob(columns: list[list[str | None]]) 
 def test_only_columns_that_ask_for_statistics_have_some() -> None:
     columns = [column("BIGINT"), BodyColumn("d", "long", ("d",))]
     batch = pa.RecordBatch.from_arrays([array("long", [1, None]), array("long", [2, 3])], names=["c", "d"])
-    assert parse(statistics(columns, (4, 5), [batch])) == {4: (1, 1, 1)}
+    assert parse_statistics(statistics(columns, (4, 5), [batch])) == {4: (1, 1, 1)}
     assert statistics(columns, (4, 5), []) == ""
 
 
@@ -165,4 +166,4 @@ def test_only_columns_that_ask_for_statistics_have_some() -> None:
 )
 def test_statistics_that_were_changed_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"cannot be read|JSON|other facts|value|literal|surrogates"):
-        parse(text)
+        parse_statistics(text)
