@@ -4,6 +4,7 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from deltalake import DeltaTable
 
 from eventconsumer_api.spec.conditions import Reason
 from tests.integration.processor.conftest import MakeConsumer
-from tests.integration.processor.hosts import Consumer
+from tests.integration.processor.hosts import Consumer, without_decoder
 from tests.integration.processor.test_table import has_table
 from tests.integration.processor.test_tools import document
 from tests.support.azurite import ACCOUNT, KEY
@@ -139,7 +140,7 @@ def test_bodies_are_typed_columns_of_the_files_and_the_table(consumer: MakeConsu
     assert (report.exit_code, report.counts) == (0, {})
 
 
-def test_columns_are_only_added_and_one_whose_name_is_taken_is_refused(consumer: MakeConsumer) -> None:
+def test_columns_are_only_added_and_one_whose_name_is_taken_is_refused(consumer: MakeConsumer, tmp_path: Path) -> None:
     orders = consumer(partitions=2, table={"maxSeconds": 1})
     publish(orders, 0, 100)
     first = orders.host("orders-host-0")  # without columns
@@ -147,7 +148,8 @@ def test_columns_are_only_added_and_one_whose_name_is_taken_is_refused(consumer:
     wait_until(lambda: count(orders) == 100, f"100 events in the table: {first}")
     assert first.terminate() == 0
     publish(orders, 100, 200)
-    second = orders.host("orders-host-1", body={"columns": COLUMNS})
+    second = orders.host("orders-host-1", environment=without_decoder(tmp_path), body={"columns": COLUMNS})
+    assert second.problem(Reason.DECODER_MISSING).field == "spec.processing.image"
     wait_until(lambda: count(orders) == 200, f"200 events in the table: {second}")
     assert second.terminate() == 0
     other = [{"name": "note", "type": "STRING"}, {"name": "Cents", "type": "STRING", "path": "$.price.cents"}]

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventconsumer_api.wire.file_columns import ERROR
@@ -13,16 +12,21 @@ from eventconsumer_host.source.batch import EventBatch
 
 REPORTED = timedelta(minutes=10)
 """How long an error is reported after the last file with it."""
+DIFFERENT_MAX = 1000
+"""Errors that are counted one by one: bodies of a hostile publisher may have as many as there are events."""
 
 
-def count(batches: Sequence[EventBatch]) -> Counter[str]:
-    """How many events have each error. Takes CPU time if there are any."""
-    columns = [batch.typed.column(ERROR.name) for batch in batches if batch.typed is not None]
-    found = [column for column in columns if column.null_count < len(column)]
-    if not found:
-        return Counter()
-    pairs = pc.value_counts(pc.drop_null(pa.chunked_array(found)))
-    return Counter({pair["values"]: pair["counts"] for pair in pairs.to_pylist()})
+def count(batches: Sequence[EventBatch]) -> tuple[int, Counter[str]]:
+    """How many events have an error, and how many have each of the first `DIFFERENT_MAX` errors. Takes CPU time."""
+    total, counts = 0, Counter[str]()
+    for batch in batches:
+        if batch.typed is not None:
+            found = batch.typed.column(ERROR.name).drop_null()
+            total += len(found)
+            for pair in pc.value_counts(found).to_pylist() if len(found) else ():
+                if pair["values"] in counts or len(counts) < DIFFERENT_MAX:
+                    counts[pair["values"]] += pair["counts"]
+    return total, counts
 
 
 class BodyErrors:

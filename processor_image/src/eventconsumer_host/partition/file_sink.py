@@ -173,9 +173,9 @@ class FileSink:
         bodies = self._deps.bodies
         return "" if bodies is None else await self._deps.offload(bodies.statistics, self._buffer.batches)
 
-    async def _errors(self) -> Counter[str]:
+    async def _errors(self) -> tuple[int, Counter[str]]:
         bodies = self._deps.bodies
-        return Counter() if bodies is None else await self._deps.offload(count, self._buffer.batches)
+        return (0, Counter()) if bodies is None else await self._deps.offload(count, self._buffer.batches)
 
     def _draft(self, start: int, missing: list[Gap], statistics: str) -> Draft:
         buffer, bodies = self._buffer, self._deps.bodies
@@ -217,7 +217,7 @@ class FileSink:
                 rest = holes.rest(start, numbers, buffer.gaps)
         return [*buffer.gaps, *holes.counted(rest)]
 
-    async def _committed(self, draft: Draft, size: int, errors: Counter[str]) -> None:
+    async def _committed(self, draft: Draft, size: int, errors: tuple[int, Counter[str]]) -> None:
         self._end = self._buffer.end
         self._buffer.clear()
         self._keep()
@@ -230,8 +230,9 @@ class FileSink:
         metrics.handler_dropped.labels(partition).inc(draft.dropped)
         metrics.bytes.labels(partition).inc(size)
         if self._deps.bodies is not None:
-            metrics.body_errors.labels(partition).inc(errors.total())
-            self._deps.bodies.errors.note(errors, self._chain.path(draft.start))
+            total, each = errors
+            metrics.body_errors.labels(partition).inc(total)
+            self._deps.bodies.errors.note(each, self._chain.path(draft.start))
         if times := self._throttle.over("commit"):
             self._log.info("file commits succeed again", failures=times)
         self._log.info(

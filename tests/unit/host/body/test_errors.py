@@ -1,11 +1,12 @@
 """Errors of bodies as the report of a host has them."""
 
+import json
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.wire.host_report import BODY_ERRORS_MAX
-from eventconsumer_host.body.errors import REPORTED, BodyErrors, count
+from eventconsumer_host.body.errors import DIFFERENT_MAX, REPORTED, BodyErrors, count
 from eventconsumer_host.body.plain import PlainBodyParser
 from eventconsumer_host.source.batch import EventBatch
 from eventconsumer_host.source.columns import to_batch
@@ -34,8 +35,18 @@ def parsed(*bodies: bytes) -> EventBatch:
 def test_each_error_is_counted_over_all_batches_and_has_no_value() -> None:
     wrong = b'{"cents": "%s"}' % SECRET.encode()
     found = count([parsed(b"{}", wrong), parsed(b'{"cents": 1}'), parsed(wrong, b"\xff", wrong)])
-    assert found == {MISFIT: 3, "the body is not UTF-8": 1}
-    assert count([parsed(b"{}")]) == count([]) == count([to_batch([message(1)])]) == {}
+    assert found == (4, {MISFIT: 3, "the body is not UTF-8": 1})
+    assert count([parsed(b"{}")]) == count([]) == count([to_batch([message(1)])]) == (0, {})
+
+
+def test_any_number_of_errors_is_counted_in_bounded_memory() -> None:
+    names = [f"c{number}" for number in range(11)]
+    parser = PlainBodyParser([BodyColumn(name, "long", (name,)) for name in names])
+    bodies = [json.dumps({name: "x" for bit, name in enumerate(names) if number >> bit & 1}) for number in range(2048)]
+    batch = to_batch([message(number, data=[body.encode()]) for number, body in enumerate(bodies)])
+    typed = batch.with_typed(parser.parse(batch.columns["body"]))
+    total, counts = count([typed, typed])
+    assert (total, len(counts), set(counts.values())) == (2 * 2047, DIFFERENT_MAX, {2})
 
 
 def test_an_error_is_reported_for_ten_minutes_after_the_last_file_with_it() -> None:
