@@ -124,6 +124,7 @@ WIDE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_event_takes_bounded_time_and_memory(name: str) -> None:
     """A megabyte: tenths of a second of CPU time at most, and at most so many values as its size allows."""
