@@ -62,7 +62,7 @@ def read_columns(uri: str, storage: dict[str, str]) -> Result:
 
 
 def query(uri: str, storage: dict[str, str], sql: str) -> list[dict[str, Any]] | None:
-    """The rows that a query finds in the table, which it calls `orders`; None: there is no table yet, or it has no files."""
+    """The rows that a query finds in the table, which it calls `orders`; None: it is not there yet, or has no files."""
     try:
         table = DeltaTable(uri, storage_options=storage)
     except TableNotFoundError:

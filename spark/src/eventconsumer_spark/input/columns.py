@@ -5,8 +5,6 @@ reads a DATE or TIMESTAMP as a BIGINT, and a STRUCT with other fields as nulls, 
 name one type for ever, in the record of all columns, before a file has the column. So the record decides.
 """
 
-import json
-
 from pydantic import ValidationError
 
 from eventconsumer_api.spec.column_types import type_text
@@ -40,10 +38,9 @@ def check_columns(store: BlobStore, job: BatchJob, manifest: BatchManifest) -> N
     except ValidationError:
         raise Damaged(f"the record of columns {name} cannot be read: restore it from a backup") from None
     for column in job.columns:
-        found = recorded.get(column.name.lower())
-        if found and (found.name, found.type) != (column.name, column.type):
+        found, kind = recorded.get(column.name.lower()), type_text(column.type)
+        if found and (found.name, found.type) != (column.name, kind):
             raise ConfigurationError(
-                f"spec.sink.body: column {column.name}: {type_text(column.type)}: files have a column {found.name} "
-                f"with the type {found.type if isinstance(found.type, str) else json.dumps(found.type)}: use another "
-                "name for the column"
+                f"spec.sink.body: column {column.name}: {kind}: files have a column {found.name} with the type "
+                f"{found.type}: use another name for the column"
             )
