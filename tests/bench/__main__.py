@@ -9,7 +9,8 @@ from tests.bench.options import Options
 from tests.bench.plots import draw
 from tests.bench.results import FOLDER, table, write
 
-NAMES = ("receive", "drain", "scale", "memory", "latency", "calls", "balance")  # modules with a function `rows`
+# Modules with a function `rows`.
+NAMES = ("receive", "drain", "scale", "memory", "latency", "calls", "balance", "columns")
 
 
 def main() -> int:

@@ -7,18 +7,21 @@ one thread, in turn; the least of the rounds counts. Bad bodies have one byte ch
 value of another type. `pyarrow.json` gets bodies a line each, and `orjson` one by one, if it is installed; both then
 have Arrow columns of the same types. How many of their values are wrong is counted with bodies that have a byte
 changed, each read alone, by the oracle of the tests.
+
+Then a host drains orders from a hub into Parquet, without columns and with them, as `tests.bench.drain` does.
 """
 
 import argparse
 import io
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -29,12 +32,17 @@ from eventconsumer_api.spec.json_columns import TimeForm
 from eventconsumer_host.body.compiled import CompiledBodyParser
 from eventconsumer_host.body.plain import PlainBodyParser
 from eventconsumer_host.body.plan import schema
+from tests.bench.drain import PARTITIONS, Taken, drain
+from tests.bench.drainers import Way
+from tests.bench.machine import servers_at
 from tests.bench.options import Options
 from tests.bench.results import Row, table, write
 from tests.support import json_oracle
 from tests.support.json_bodies import array, mutated, struct
 
 EVENTS, ROUNDS = 3_000, 7
+DRAINED = 40_000  # orders
+STATISTICS = 4  # columns with bounds
 UNIT = "CPU us per event"
 WORDS = ["amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "haven", "inlet", "jetty", "mosaic", "naïve"]
 
@@ -96,19 +104,21 @@ _MANY = [
 ]
 
 
-def shapes(events: int) -> list[Shape]:
+SHAPES = {
+    "200b_8": (_SMALL, 180, 0),
+    "1k_8": (_NESTED, 1000, 0),
+    "1k_40": (_MANY, 1000, 32),
+    "4k_8": (_NESTED, 4000, 0),
+}
+"""Name -> columns, bytes of a body, and its members beside those of all shapes."""
+
+
+def shapes(events: int, names: Iterable[str] = tuple(SHAPES)) -> Iterator[Shape]:
     """The bodies of a run."""
     rng = Random(1)
-
-    def shape(name: str, columns: Sequence[BodyColumn], size: int, more: int = 0) -> Shape:
-        return Shape(name, columns, [order(number, rng, size, more) for number in range(events)])
-
-    return [
-        shape("200b_8", _SMALL, 180),
-        shape("1k_8", _NESTED, 1000),
-        shape("1k_40", _MANY, 1000, 32),
-        shape("4k_8", _NESTED, 4000),
-    ]
+    for name in names:
+        columns, size, more = SHAPES[name]
+        yield Shape(name, columns, [order(number, rng, size, more) for number in range(events)])
 
 
 def spoiled(bodies: Sequence[bytes], share: float) -> list[bytes]:
@@ -236,9 +246,38 @@ def rows(options: Options) -> list[Row]:
         )
         found.append(Row(f"columns_{shape.name}_all_bad_vs_good", UNIT, taken["scanner all bad"], taken["scanner"]))
     changed = events * 4
-    wrong, own = wrong_values(shapes(50)[1], changed)
+    wrong, own = wrong_values(next(shapes(50, ["1k_8"])), changed)
     options.say(f"Of {changed:,} changed bodies, pyarrow.json made {wrong} wrong rows, the scanner {own}.")
     found.append(Row("columns_wrong_rows_vs_pyarrow", f"of {changed:,} changed bodies", own, wrong))
+    return found + drained(options)
+
+
+def drained(options: Options) -> list[Row]:
+    """Drain orders without and with columns; of one shape, bad ones too."""
+    found = []
+    events = DRAINED // 10 if options.quick else DRAINED
+    with TemporaryDirectory() as name, servers_at(Path(name)) as servers:
+
+        def run(label: str, bodies: Sequence[bytes], *sets: Sequence[BodyColumn]) -> list[Taken]:
+            hub, count = f"columns-{label}", len(bodies) // PARTITIONS * PARTITIONS
+            servers[0].admin.create_hub(hub, partitions=PARTITIONS)
+            for partition in range(PARTITIONS):
+                each = ((body, {}) for body in bodies[partition:count:PARTITIONS])
+                servers[0].admin.put_events(hub, str(partition), each)
+            taken = [drain(Way.OURS, Path(name), servers, hub, count, PARTITIONS, options, columns) for columns in sets]
+            servers[0].admin.delete_hub(hub)
+            return taken
+
+        for shape in shapes(events, ("1k_8", "1k_40", "200b_8")):
+            columns = [replace(each, statistics=at < STATISTICS) for at, each in enumerate(shape.columns)]
+            plain, typed = run(shape.name.replace("_", "-"), shape.bodies, (), columns)
+            found += [
+                Row(f"drain_columns_{shape.name}_cost_vs_bytes", UNIT, typed.micros, plain.micros),
+                Row(f"drain_columns_{shape.name}_size_vs_bytes", "MB", typed.size / 1e6, plain.size / 1e6),
+            ]
+            for share, label in ((0.01, "1_percent"), (1.0, "all")) if shape.name == "1k_8" else ():
+                (bad,) = run(label.replace("_", "-"), spoiled(shape.bodies, share), columns)
+                found.append(Row(f"drain_columns_{shape.name}_{label}_bad_vs_good", UNIT, bad.micros, typed.micros))
     return found
 
 

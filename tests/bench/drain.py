@@ -6,10 +6,12 @@ file and the checkpoints say so. The client is one process on one core; the serv
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from eventconsumer_api.spec.body_columns import BodyColumn
 from tests.bench.drainers import Roll, Way, drainer
 from tests.bench.hubs import await_readers, fill, held
 from tests.bench.machine import cpu_seconds, peak_mib, servers_at
@@ -27,11 +29,12 @@ OTHERS = {Way.OURS_PLAIN: "plain_vs_sdk", Way.OURS_SDK_RECEIVER: "sdk_receiver"}
 
 @dataclass(frozen=True)
 class Taken:
-    """What draining took: CPU seconds, events, files, and the most memory at a time, MiB."""
+    """What draining took: CPU seconds, events, files with their bytes, and the most memory at a time, MiB."""
 
     cpu: float
     events: int
     files: int
+    size: int
     memory: float
 
     @property
@@ -88,18 +91,20 @@ def drain(
     count: int,
     partitions: int,
     options: Options,
+    columns: Sequence[BodyColumn] = (),
 ) -> Taken:
-    """Drain a filled hub into containers of its own."""
-    with drainer(way, scratch, servers, hub, Roll()) as running:
+    """Drain a filled hub into containers of its own, with these columns of bodies."""
+    with drainer(way, scratch, servers, hub, Roll(), columns=columns) as running:
         with held(servers[0], hub):
             await_readers(servers[0], hub, partitions)
             time.sleep(SETTLE_SECONDS)
             before = cpu_seconds(running.process.pid)
         running.finish(count)
         cpu = cpu_seconds(running.process.pid) - before
-        taken = Taken(cpu, count, len(running.drained()), peak_mib(running.process.pid))
+        taken = Taken(cpu, count, len(running.drained()), running.size(), peak_mib(running.process.pid))
     options.say(
         f"{hub}, {way}: {taken.micros:.1f} us an event, {taken.rate:,.0f} events per CPU s, {count:,} events in "
-        f"{taken.files} files, peak {taken.memory:.0f} MiB"
+        f"{taken.files} files of {taken.size / count:.0f} B an event, {len(columns)} columns of bodies, "
+        f"peak {taken.memory:.0f} MiB"
     )
     return taken

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +14,8 @@ from pathlib import Path
 
 from azure.storage.blob import ContainerClient
 
+from eventconsumer_api.spec.body_columns import BodyColumn
+from eventconsumer_api.wire.host_config import BodyConfig
 from tests.bench.machine import CLIENT_CORE, on_core
 from tests.integration.processor.hosts import Consumer, without_decoder
 from tests.support.azurite import AzuriteProcess
@@ -52,6 +54,11 @@ class Drainer:
         """The number of events in each file so far."""
         found = self.files.list_blobs(include=["metadata"])
         return [int(blob.metadata["count"]) for blob in found if "count" in blob.metadata]
+
+    def size(self) -> int:
+        """Bytes of all files so far."""
+        found = self.files.list_blobs(include=["metadata"])
+        return sum(blob.size for blob in found if "count" in blob.metadata)
 
     def checkpoints(self) -> int:
         """The sum of all partitions' checkpoints, each as the number of events that it covers."""
@@ -92,6 +99,7 @@ def drainer(
     *,
     batch: int = 3000,
     notices: str = "",
+    columns: Sequence[BodyColumn] = (),
 ) -> Iterator[Drainer]:
     """Start one on the clients' core, with containers of its own; end it behind the block.
 
@@ -103,6 +111,7 @@ def drainer(
         roll: When a file is complete.
         batch: Events that ours takes at a time.
         notices: URL that ours sends a notice for each file to; empty: none.
+        columns: Columns that ours makes of bodies.
     """
     emulator, azurite = servers
     folder = scratch / uuid.uuid4().hex
@@ -119,6 +128,8 @@ def drainer(
     }
     if way is Way.OURS_TABLE:
         consumer.config["table"] = {"maxSeconds": 1}
+    if body := BodyConfig.of(columns):
+        consumer.config["body"] = body.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if notices:
         consumer.config["notices"] = {"url": notices}
     with consumer.container(consumer.leases) as leases, consumer.container(consumer.drained) as files:

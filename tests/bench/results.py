@@ -55,6 +55,13 @@ GOALS = (
     Goal("balance_dead_unread_32", "ours", 3),
     Goal("balance_8_to_2_settled_2048", "ours", 15),
     Goal("balance_8_to_2_unread_2048", "ours", 2),
+    Goal("drain_columns_1k_8_cost_vs_bytes", "ratio", 1.4),
+    Goal("drain_columns_1k_40_cost_vs_bytes", "ours", 10.5),
+    Goal("drain_columns_200b_8_cost_vs_bytes", "ours", 3.5),
+    Goal("drain_columns_1k_8_size_vs_bytes", "ratio", 1.15),
+    Goal("drain_columns_1k_40_size_vs_bytes", "ratio", 1.5),
+    Goal("drain_columns_1k_8_1_percent_bad_vs_good", "ratio", 1.3),
+    Goal("drain_columns_1k_8_all_bad_vs_good", "ratio", 1.3),
 )
 
 

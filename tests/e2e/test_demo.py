@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from eventconsumer_demo import run
+from eventconsumer_demo.run import QUERY
 from tests.e2e.conftest import EVENTS, Demo
 from tests.e2e.waiting import until
 
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.timeout(3600)
 
 def test_every_event_is_in_the_result_exactly_once(demo: Demo) -> None:
     assert demo.exit_code == 0, demo.output
+    assert "customer-" in demo.output.partition(QUERY)[2].partition("[7/10]")[0], "rows of the query"
     assert f"Every one of {EVENTS:,} events is in both Delta tables exactly once (version" in demo.output
     assert f"Every one of {ALL:,} events is in both Delta tables exactly once (version" in demo.output
 

@@ -57,6 +57,8 @@ async def test_the_table_over_the_files_has_columns_of_the_bodies(
     columns = body_columns(map(ColumnSpec.model_validate, body["columns"]))
     assert query(str(tmp_path / "none"), {}, QUERY) is None
     table = Table()
+    await table.committer().advance(["0"])
+    assert query(str(dumped(table.store, tmp_path)), {}, QUERY) is None
     await table.write_typed("0", columns, [b"".join(event(i).body) for i in range(3 * KEYS)] + [b"no order"])
     await table.committer().advance(["0"])
     root = str(dumped(table.store, tmp_path))
