@@ -44,8 +44,11 @@ def check_columns(observed: Observed, config: HostConfig) -> None:
     if config.body is None:
         return
     live = observed.children.get((CONFIG_MAP, host_name(observed.consumer.key)), {})
+    text = live.get("data", {}).get(PurePosixPath(labels.CONFIG_FILE).name, "")
+    if not isinstance(text, str):
+        return  # the store holds long texts as digests: the hosts check
     try:
-        before = HostConfig.model_validate_json(live.get("data", {}).get(PurePosixPath(labels.CONFIG_FILE).name, ""))
+        before = HostConfig.model_validate_json(text)
     except ValidationError:
         return  # none yet, or of another version: the hosts check
     try:
