@@ -16,7 +16,15 @@ from typing import Any
 import pytest
 from kubernetes.aio import client, config
 
-from eventconsumer_api.wire.host_report import BatchReport, FleetReport, HostReport, HostState, PartitionReport, Problem
+from eventconsumer_api.wire.host_report import (
+    BatchReport,
+    BodyErrorReport,
+    FleetReport,
+    HostReport,
+    HostState,
+    PartitionReport,
+    Problem,
+)
 from tests.contract.operator.conftest import OPERATOR_USER, Cluster
 from tests.contract.operator.simulation import Simulation
 from tests.support.azurite import free_port
@@ -43,6 +51,7 @@ class Hub:
         self.committed = 0
         self.open_batch: BatchReport | None = None
         self.problems: list[Problem] = []
+        self.body_errors: list[BodyErrorReport] = []
 
     def answer(self, pod: str, pods: int) -> HostReport:
         ordinal = int(pod.rpartition("-")[2])
@@ -71,6 +80,7 @@ class Hub:
             partition_count=None if self.problems else PARTITIONS,
             partitions=[] if self.problems else [PartitionReport(id=partition, epoch=1) for partition in mine],
             problems=self.problems,
+            body_errors=self.body_errors,
             fleet=fleet if ordinal == 0 and not self.problems else None,
         )
 
@@ -243,6 +253,26 @@ async def test_a_resource_becomes_hosts_for_all_partitions_and_foreign_changes_a
         return stateful_set["spec"]["replicas"] == 4 and bool(service) and data["config.json"] != "{}"
 
     await world.until_true(restored)
+
+
+async def test_bodies_that_do_not_fit_are_a_condition_and_an_event_until_hosts_report_none(world: ProcessWorld) -> None:
+    world.apply(SPEC | {"sink": SPEC["sink"] | {"body": {"type": "Json", "schema": "cents BIGINT"}}})
+    status = await world.until(ready)
+    assert condition(status, "BodiesUnreadable") == ("False", "Available")
+    error = "column cents: BIGINT has no exact value for this string"
+    told = BodyErrorReport(error=error, events=7, file="shop/orders/f", committed_at=datetime(2026, 1, 2, tzinfo=UTC))
+    world.hub.body_errors = [told]
+    status = await world.until(lambda status: condition(status, "BodiesUnreadable") == ("True", "BodiesUnreadable"))
+    assert f"events: {error}; the newest file with one is shop/orders/f." in message(status, "BodiesUnreadable")
+    assert ready(status)
+
+    async def warned() -> bool:
+        events = (await world.get("events"))["items"]
+        return [each["type"] for each in events if each["reason"] == "BodiesUnreadable"] == ["Warning"]
+
+    await world.until_true(warned)
+    world.hub.body_errors = []
+    await world.until(lambda status: condition(status, "BodiesUnreadable") == ("False", "Available"))
 
 
 async def test_a_newer_resource_with_the_hub_and_consumer_group_of_another_one_stops(world: ProcessWorld) -> None:
