@@ -252,9 +252,12 @@ PLACES: tuple[tuple[str, Check], ...] = (
     (r"config\.replay\.to", TIME),
     (r"config\.processing\.handler", matching(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")),
     (r"config\.processing\.image", IMAGE),
-    (r"config\.body\.columns\[\]\.name", matching(r"[A-Za-z][A-Za-z0-9_]*", 128)),
-    (r"config\.body\.columns\[\]\.type", matching(r"[A-Za-z0-9_.@$:/#+`<>(), -]+")),  # parsed, by a parser of our own
-    (r"config\.body\.columns\[\]\.path", matching(r"\$[ -~]+")),  # likewise
+    (r"(config|job)\.body\.columns\[\]\.name", matching(r"[A-Za-z][A-Za-z0-9_]*", 128)),
+    (
+        r"(config|job)\.body\.columns\[\]\.type",
+        matching(r"[A-Za-z0-9_.@$:/#+`<>(), -]+"),
+    ),  # parsed, by a parser of our own
+    (r"(config|job)\.body\.columns\[\]\.path", matching(r"\$[ -~]+")),  # likewise
     (r"config\.notices\.url", STORAGE),
     (r"config\.notices\.header", matching(r"[A-Za-z][A-Za-z0-9-]*", 64)),
     (r"config\.proxy\.url", url("http")),

@@ -226,29 +226,6 @@ def schema_columns(text: str) -> tuple[BodyColumn, ...]:
     return _checked([BodyColumn(name, kind, (name,), required=needed) for name, kind, needed in parse_columns(text)])
 
 
-def check_edit(before: Iterable[BodyColumn], after: Iterable[BodyColumn]) -> None:
-    """Check that columns that were there before are as before: only adding and removing is an edit.
-
-    Raises:
-        ValueError: A column differs; names it, the cause and the remedy.
-    """
-    known = {each.name.lower(): each for each in before}
-    for each in after:
-        old = known.get(each.name.lower(), each)
-        for what, then, now in (
-            ("name", old.name, each.name),
-            ("type", type_text(old.type), type_text(each.type)),
-            ("path", path_text(old.path), path_text(each.path)),
-            ("from", old.form.value, each.form.value),
-        ):
-            if then != now:
-                with naming(each.name):
-                    raise ValueError(
-                        f"its {what} was {then} and cannot change to {now}: files have values of it; set {then} again, "
-                        "and add a column with another name"
-                    )
-
-
 def _checked(columns: Sequence[BodyColumn]) -> tuple[BodyColumn, ...]:
     known = set(RESERVED)
     for each in columns:

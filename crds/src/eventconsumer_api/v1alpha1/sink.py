@@ -142,6 +142,18 @@ class SinkBody(Model):
             "sink.body.schema: only a column more is an edit: keep the text, and add a comma and the column; to remove "
             "a column, use sink.body.columns instead",
         ),
+        *(
+            (
+                f"!has(self.{new}) || !has(oldSelf.{old}) || {of}.columns.all(each, (!has(each.path) || "
+                "each.path == '$.' + each.name) && (!has(each.from) || each.from == 'Iso8601'))",
+                f"sink.body.{new} cannot take the place of {old} together with a path or from, which {old} "
+                f"{relation}: files may have values of another one; keep {old}",
+            )
+            for new, old, of, relation in (
+                ("columns", "schema", "self", "does not have"),
+                ("schema", "columns", "oldSelf", "has"),
+            )
+        ),
     )
 
     type: SinkBodyType = Field(

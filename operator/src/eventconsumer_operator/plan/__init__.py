@@ -9,7 +9,7 @@ from eventconsumer_api.kube.kinds import Manifest
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_api.v1alpha1.status import ScalingStatus
 from eventconsumer_api.wire.host_config import HostConfig
-from eventconsumer_operator.plan.config import check_columns, host_config
+from eventconsumer_operator.plan.config import host_config
 from eventconsumer_operator.plan.disruption import disruption_budget
 from eventconsumer_operator.plan.egress import check_egress
 from eventconsumer_operator.plan.endpoints import check_endpoints
@@ -73,7 +73,7 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
     Raises:
         SpecError: The spec does not fit the schema, or names an endpoint, a Secret, a ConfigMap, a destination, an
             image, a variable, or a value of pods that the settings forbid, or its buffer does not fit in the memory of
-            a host, or changes a column of bodies.
+            a host.
     """
     consumer = observed.consumer
     spec = parse_spec(consumer.spec)
@@ -85,7 +85,6 @@ def make_plan(observed: Observed, settings: Settings, fleet_key: str = "") -> Pl
     check_pods(spec, settings)
     check_memory(spec)
     config = host_config(consumer, spec, settings)
-    check_columns(observed, config)
     image = host_image(spec, settings)
     scaling = scaling_of(observed, spec)
     run = running(observed, ordinals(scaling.replicas, observed.pods, observed.now))

@@ -1,10 +1,5 @@
 """Resolves a spec into the HostConfig that hosts read: defaults filled, names fixed, credentials as paths. Pure."""
 
-from pathlib import PurePosixPath
-
-from pydantic import ValidationError
-
-from eventconsumer_api.kube import labels
 from eventconsumer_api.kube.mounts import (
     CHECKPOINT_SECRET,
     HUB_SECRET,
@@ -13,7 +8,6 @@ from eventconsumer_api.kube.mounts import (
     notices_config,
     proxy_config,
 )
-from eventconsumer_api.spec.body_columns import check_edit
 from eventconsumer_api.v1alpha1 import EventConsumerSpec
 from eventconsumer_api.wire.host_config import (
     BatchConfig,
@@ -25,36 +19,8 @@ from eventconsumer_api.wire.host_config import (
     LeaseConfig,
     LeaseLocation,
 )
-from eventconsumer_operator.errors import SpecError
-from eventconsumer_operator.kube.manifest import CONFIG_MAP
-from eventconsumer_operator.resource.names import host_name
-from eventconsumer_operator.resource.observed import Consumer, Observed
+from eventconsumer_operator.resource.observed import Consumer
 from eventconsumer_operator.settings import Settings
-
-
-def check_columns(observed: Observed, config: HostConfig) -> None:
-    """Check that columns of bodies are those of the hosts' ConfigMap, with others added or removed.
-
-    The API server compares columns of one form. Here the form may have changed, and the table, which has columns that
-    were removed earlier, is checked by the hosts.
-
-    Raises:
-        SpecError: A column differs.
-    """
-    if config.body is None:
-        return
-    live = observed.children.get((CONFIG_MAP, host_name(observed.consumer.key)), {})
-    text = live.get("data", {}).get(PurePosixPath(labels.CONFIG_FILE).name)
-    if not isinstance(text, str):
-        return  # none yet, or a digest: without columns
-    try:
-        before = HostConfig.model_validate_json(text)
-    except ValidationError:
-        return  # of another version: the hosts check
-    try:
-        check_edit(before.body.parsed() if before.body else (), config.body.parsed())
-    except ValueError as error:
-        raise SpecError("spec.sink.body", str(error)) from None
 
 
 def host_config(consumer: Consumer, spec: EventConsumerSpec, settings: Settings) -> HostConfig:

@@ -15,6 +15,7 @@ from pathlib import Path
 from eventconsumer_api.shared.console import Console
 from eventconsumer_api.shared.durations import moment
 from eventconsumer_api.spec.json_columns import ERROR_BYTES_MAX
+from eventconsumer_api.wire.file_columns import ERROR
 from eventconsumer_host.errors import CommandError
 from eventconsumer_host.sink.slots import Slot
 from eventconsumer_storage.blobs import BlobInfo
@@ -129,7 +130,7 @@ async def _errors(
         "eventconsumer_tools.commands.parquetrows:errors",
         [blob(consumer.sink, file.info)],
         most=_LINE_BYTES * (_GROUPS + 1 + rows),
-        arguments={"rows": rows, "groups": _GROUPS, "size": ERROR_BYTES_MAX},
+        arguments={"error": ERROR.name, "rows": rows, "groups": _GROUPS, "size": ERROR_BYTES_MAX},
     )
     count, *lines = map(json.loads, (await whole(running)).splitlines())
     where = {"partition": file.partition, "file": file.slot.path}

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from eventconsumer_api.wire.file_columns import ERROR
 from eventconsumer_storage.confined.child import Readable
 
 _ROWS = 10_000  # in memory
@@ -27,33 +26,36 @@ def rows(sources: Sequence[Readable], emit: Callable[[bytes], None]) -> None:
                 emit(json.dumps(row).encode() + b"\n")
 
 
-def errors(sources: Sequence[Readable], emit: Callable[[bytes], None], *, rows: int, groups: int, size: int) -> None:
-    """Why bodies do not fit their columns: `_error` is not null. As JSON, one value in each line.
+def errors(
+    sources: Sequence[Readable], emit: Callable[[bytes], None], *, error: str, rows: int, groups: int, size: int
+) -> None:
+    """Why bodies do not fit their columns: a column is not null. As JSON, one value in each line.
 
     Args:
         sources: The file.
         emit: Receives the number of errors. Then, for each error: it, the number of events, the last sequence number;
             null for all that are more than `groups`. Then, for each of the last events: sequence number, enqueued time
             (milliseconds since 1970), error.
+        error: The name of the column.
         rows: The number of events.
         groups: The number of errors.
         size: Characters of an error, at most.
     """
     counts: dict[str | None, tuple[int, int]] = {}
     last = deque[tuple[int, int, str]](maxlen=rows)
-    columns = ["sequence_number", "enqueued_time", ERROR.name]
+    columns = ["sequence_number", "enqueued_time", error]
     with pq.ParquetFile(pa.PythonFile(sources[0], "r"), buffer_size=_READ_BYTES) as file:
         for batch in file.iter_batches(_ROWS, columns=columns, use_threads=False):
-            wrong = batch.filter(pc.is_valid(batch.column(ERROR.name)))
-            found = (wrong.column("sequence_number"), _milliseconds(wrong), wrong.column(ERROR.name))
+            wrong = batch.filter(pc.is_valid(batch.column(error)))
+            found = (wrong.column("sequence_number"), _milliseconds(wrong), wrong.column(error))
             for number, time, text in zip(*(column.to_pylist() for column in found), strict=True):
-                error = text[:size]
-                last.append((number, time, error))
-                group = error if error in counts or len(counts) < groups else None
+                cause = text[:size]
+                last.append((number, time, cause))
+                group = cause if cause in counts or len(counts) < groups else None
                 counts[group] = counts.get(group, (0, 0))[0] + 1, number
     emit(b"%d\n" % len(counts))
-    for error, (events, number) in counts.items():
-        emit(json.dumps([error, events, number]).encode() + b"\n")
+    for group, (events, number) in counts.items():
+        emit(json.dumps([group, events, number]).encode() + b"\n")
     for row in last:
         emit(json.dumps(row).encode() + b"\n")
 

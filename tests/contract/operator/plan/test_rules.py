@@ -413,6 +413,14 @@ CHANGES: list[tuple[str, str, Any, Any]] = [
     ("sink.body.schema: only a column more", "sink.body", short("a DATE, b BIGINT"), short("a DATE")),
     ("sink.body.schema: only a column more", "sink.body", short("a DATE"), short("a DATE NOT NULL")),
     ("sink.body.schema: only a column more", "sink.body", short("a DATE"), short("a STRING, b DATE")),
+    ("sink.body.columns cannot take the place", "sink.body", short("cents BIGINT"), column(path="$.price.cents")),
+    ("sink.body.schema cannot take the place", "sink.body", column(path="$.price.cents"), short("cents BIGINT")),
+    (
+        "sink.body.columns cannot take the place",
+        "sink.body",
+        short("cents TIMESTAMP"),
+        column("TIMESTAMP", **{"from": "EpochMillis"}),
+    ),
 ]
 NAME_RULE = "metadata.name: use at most 47"
 

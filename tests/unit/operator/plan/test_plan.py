@@ -16,7 +16,6 @@ from eventconsumer_api.v1alpha1.status import EventConsumerStatus, HubStatus
 from eventconsumer_api.wire.host_config import HostConfig
 from eventconsumer_operator.errors import SpecError
 from eventconsumer_operator.keys import Key
-from eventconsumer_operator.kube.manifest import CONFIG_MAP, trimmed
 from eventconsumer_operator.plan import Plan, make_plan
 from eventconsumer_operator.plan.scale import scaling_of
 from eventconsumer_operator.resource.names import application_name, host_name, replay_name
@@ -239,43 +238,6 @@ def test_columns_of_bodies_are_in_their_shortest_text_whichever_form_has_them() 
 @pytest.mark.parametrize("body", [None, {}, {"type": "Binary"}])
 def test_without_columns_the_document_of_hosts_is_as_before(body: Any) -> None:
     assert plan(spec_with("sink.body", body)).config.digest() == plan().config.digest()
-
-
-def edited(before: dict[str, Any], after: dict[str, Any]) -> Plan:
-    """The plan for an edit, where the hosts have the ConfigMap of the spec before it."""
-    world = observed(after)
-    live = trimmed(applied(plan(before), "ConfigMap"))  # as the operator's store has it
-    return make_plan(replace(world, children={(CONFIG_MAP, host_name(world.consumer.key)): live}), SETTINGS)
-
-
-def test_columns_can_be_added_and_removed() -> None:
-    one, two = schema("a DATE"), columns({"name": "b", "type": "DATE"}, {"name": "a", "type": "DATE", "required": True})
-    for before, after in ((SPEC, one), (one, SPEC), (one, two), (two, one)):
-        assert edited(before, after).config == plan(after).config
-
-
-@pytest.mark.parametrize(
-    ("after", "message"),
-    [
-        ({"name": "at", "type": "DATE"}, "its type was TIMESTAMP and cannot change to DATE"),
-        ({"name": "at", "type": "TIMESTAMP", "path": "$.time"}, "its path was $.at and cannot change to $.time"),
-        ({"name": "at", "type": "TIMESTAMP", "from": "EpochMillis"}, "its from was Iso8601 and cannot change to Epoch"),
-        ({"name": "At", "type": "TIMESTAMP", "path": "$.at"}, "its name was at and cannot change to At"),
-    ],
-)
-def test_a_column_cannot_change_also_where_the_api_server_does_not_see_it(after: dict[str, Any], message: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        edited(schema("at TIMESTAMP"), columns(after))
-    assert (caught.value.field, caught.value.reason) == ("spec.sink.body", "SpecInvalid")
-    assert f"column {after['name']}: {message}" in str(caught.value)
-    assert "add a column with another name" in str(caught.value)
-
-
-def test_a_config_map_that_cannot_be_read_hinders_nothing() -> None:
-    world = observed(schema("at DATE"))
-    for data in ({}, {"config.json": "{}"}, {"config.json": '{"body": 1}'}):
-        live = {"kind": "ConfigMap", "metadata": {"name": "orders-host"}, "data": data}
-        assert make_plan(replace(world, children={(CONFIG_MAP, "orders-host"): live}), SETTINGS).config.body
 
 
 # --- scale ---------------------------------------------------------------------------------------------------------
