@@ -280,7 +280,7 @@ def test_a_driver_writes_columns_and_refuses_those_of_another_type_before_spark_
     job = job.model_copy(update={"output": SparkOutput(path=job.output.path, body=FROM_SINK)})
     ended = driver(with_columns(job, "cents BIGINT, at BIGINT"))
     assert ended.returncode == 1
-    assert "column at: BIGINT: files have a column at with the type DATE: use another name" in ended.stdout
+    assert "column at BIGINT: files have at DATE: use another name" in ended.stdout
     assert drained.commit() is None
     ended = driver(with_columns(job, "cents BIGINT, at DATE, later STRING"), Path(job_program.__file__))
     assert ended.returncode == 0, ended.stdout

@@ -1,9 +1,9 @@
 """The record of all columns that files below a prefix have beside `file_columns.COLUMNS`.
 
 Before a host writes a file with columns of bodies, each of them is in `<prefix>/_columns.json`. Columns are only added,
-so the number of a column, its place in the record, is final, and a name has one type for ever: Parquet files of one
-folder are read as one table. The metadata of a slot names the columns of its file by these numbers (`ColumnsOfFile`),
-and has their statistics.
+so the number of a column, its place in the record, is final, and a name has one type and one meaning for ever: Parquet
+files of one folder are read as one table. The metadata of a slot names the columns of its file by these numbers
+(`ColumnsOfFile`), and has their statistics.
 """
 
 import hashlib
@@ -12,11 +12,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
 from eventconsumer_api.shared.model import Report, Since
+from eventconsumer_api.spec.body_columns import BodyColumn, ColumnSpec
+from eventconsumer_api.spec.json_columns import TimeForm
 from eventconsumer_api.wire.document import WireDocument
 
 COLUMNS_MAX = 10_000  # of a record
@@ -28,6 +30,22 @@ class RecordedColumn(Report):
 
     name: Annotated[str, Since("0.2.0")] = Field(description="Its name; no other column has it, in any case.")
     type: Annotated[str, Since("0.2.0")] = Field(description="Its type, as `column_types.type_text` writes it.")
+    path: Annotated[str | None, Since("0.2.0")] = Field(
+        default=None, description="The path of its values in the body. Absent: the member with its name."
+    )
+    form: Annotated[TimeForm, Since("0.2.0")] = Field(
+        default=TimeForm.ISO_8601, description="How its times are written in the body."
+    )
+
+    @classmethod
+    def of(cls, column: BodyColumn) -> Self:
+        """A column as the record has it."""
+        spec = ColumnSpec.of(column)
+        return cls(name=spec.name, type=spec.type, path=spec.path, form=column.form)
+
+    def __str__(self) -> str:
+        source = f" of {self.path}" if self.path else ""
+        return f"{self.name} {self.type}{source}{'' if self.form is TimeForm.ISO_8601 else f' from {self.form}'}"
 
 
 class ColumnsRecord(WireDocument):

@@ -1,7 +1,8 @@
 """Enters the columns of bodies into the record of all columns (`wire.columns_record`), before a file has them.
 
-A column whose name is taken, by a column of each file or by one of another type, is refused: the host writes its files
-without it, and reports it. A file is final, so a value of another type could never be put right; the body has it.
+A column whose name is taken, by a column of each file or by one of another type, path or form, is refused: the host
+writes its files without it, and reports it. A file is final, so another value could never be put right; the body has
+it.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,6 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from eventconsumer_api.spec.body_columns import BodyColumn
-from eventconsumer_api.spec.column_types import type_text
 from eventconsumer_api.wire.columns_record import (
     COLUMNS_MAX,
     ColumnsOfFile,
@@ -23,7 +23,7 @@ from eventconsumer_api.wire.identity import RECORD_MAX_BYTES
 from eventconsumer_storage.blobs import BlobStore
 from eventconsumer_storage.errors import Conflict, Damaged, Unavailable
 
-_FULL = f"files below this prefix have had {COLUMNS_MAX} columns"
+_FULL = f"files below this prefix have had as many columns as fit ({COLUMNS_MAX}, {RECORD_MAX_BYTES} bytes of names)"
 ATTEMPTS = 20  # hosts that start together may all add columns
 
 
@@ -52,21 +52,26 @@ def merged(record: ColumnsRecord, columns: Sequence[BodyColumn]) -> tuple[Column
     all_columns = [*record.columns]
     own = {each.name.lower(): each.name for each in (*COLUMNS, ERROR)}
     places = {each.name.lower(): number for number, each in enumerate(all_columns)}
+    room = RECORD_MAX_BYTES - len(record.to_json().encode())
     entered: list[tuple[BodyColumn, int]] = []
     refused: list[RefusedColumn] = []
     for column in columns:
-        key = column.name.lower()
-        if key in own or len(all_columns) >= COLUMNS_MAX:
-            refused.append(RefusedColumn(column, _FULL if key not in own else "each file has a column of this name"))
+        key, wanted = column.name.lower(), RecordedColumn.of(column)
+        if key in own:
+            refused.append(RefusedColumn(column, "each file has a column of this name"))
             continue
         if key not in places:
+            room -= len(wanted.model_dump_json().encode()) + 1
+            if room < 0 or len(all_columns) >= COLUMNS_MAX:
+                refused.append(RefusedColumn(column, _FULL))
+                continue
             places[key] = len(all_columns)
-            all_columns.append(RecordedColumn(name=column.name, type=type_text(column.type)))
+            all_columns.append(wanted)
         found = all_columns[places[key]]
-        if (found.name, found.type) == (column.name, type_text(column.type)):
+        if found == wanted:
             entered.append((column, places[key]))
         else:
-            refused.append(RefusedColumn(column, f"files have {found.name} {found.type}"))
+            refused.append(RefusedColumn(column, f"files have {found}"))
     after = ColumnsRecord(columns=all_columns)
     of_file = ColumnsOfFile.of(after, [number for _, number in entered]) if entered else None
     return after, Entered(tuple(column for column, _ in entered), of_file, tuple(refused))

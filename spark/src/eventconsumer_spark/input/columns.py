@@ -2,15 +2,15 @@
 
 Invariant: no value is read as another one. Spark's reader of Parquet files refuses most columns of another type, but it
 reads a DATE or TIMESTAMP as a BIGINT, and a STRUCT with other fields as nulls, without a word (Spark 4.1). Hosts give a
-name one type for ever, in the record of all columns, before a file has the column. So the record decides.
+name one type and one meaning for ever, in the record of all columns, before a file has the column. So the record
+decides.
 """
 
 from pydantic import ValidationError
 
-from eventconsumer_api.spec.column_types import type_text
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_api.wire.batch import BatchJob, BatchManifest
-from eventconsumer_api.wire.columns_record import ColumnsRecord, columns_name
+from eventconsumer_api.wire.columns_record import ColumnsRecord, RecordedColumn, columns_name
 from eventconsumer_api.wire.identity import RECORD_MAX_BYTES
 from eventconsumer_spark.errors import ConfigurationError
 from eventconsumer_spark.storage.store import SparkBlobStore
@@ -18,10 +18,10 @@ from eventconsumer_storage.errors import Damaged
 
 
 def check_columns(store: SparkBlobStore, job: BatchJob, manifest: BatchManifest) -> None:
-    """Check that files have the columns of `job` with the same types, or do not have them.
+    """Check that files have the columns of `job` with the same types and meanings, or do not have them.
 
     Raises:
-        ConfigurationError: A column has another type in files, or they are no Parquet files.
+        ConfigurationError: A column has another type, path or form in files, or they are no Parquet files.
         Damaged: The record cannot be read.
         StorageError: The request failed.
     """
@@ -38,9 +38,8 @@ def check_columns(store: SparkBlobStore, job: BatchJob, manifest: BatchManifest)
     except ValidationError:
         raise Damaged(f"the record of columns {name} cannot be read: restore it from a backup") from None
     for column in job.columns:
-        found, kind = recorded.get(column.name.lower()), type_text(column.type)
-        if found and (found.name, found.type) != (column.name, kind):
+        found, wanted = recorded.get(column.name.lower()), RecordedColumn.of(column)
+        if found and found != wanted:
             raise ConfigurationError(
-                f"spec.sink.body: column {column.name}: {kind}: files have a column {found.name} with the type "
-                f"{found.type}: use another name for the column"
+                f"spec.sink.body: column {wanted}: files have {found}: use another name for the column"
             )

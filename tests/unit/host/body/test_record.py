@@ -9,14 +9,22 @@ from hypothesis import strategies as st
 
 from eventconsumer_api.spec.body_columns import BodyColumn
 from eventconsumer_api.spec.column_types import DeltaType, parse_type
+from eventconsumer_api.spec.json_columns import TimeForm
 from eventconsumer_api.wire.columns_record import ColumnsOfFile, ColumnsRecord, columns_name
-from eventconsumer_host.body.record import NO_COLUMNS, RefusedColumn, enter, merged, read
+from eventconsumer_api.wire.identity import RECORD_MAX_BYTES
+from eventconsumer_host.body.record import _FULL, NO_COLUMNS, RefusedColumn, enter, merged, read
 from eventconsumer_storage.errors import Damaged
 from tests.support.fakes.blobs import FakeBlobStore
 
 TYPES = ("string", "long", {"type": "array", "elementType": "long", "containsNull": True})
 specs = st.lists(
-    st.builds(lambda name, kind: BodyColumn(name, kind, (name,)), st.sampled_from("aAbcd"), st.sampled_from(TYPES)),
+    st.builds(
+        BodyColumn,
+        st.sampled_from("aAbcd"),
+        st.sampled_from(TYPES),
+        st.sampled_from((("a",), ("b", "c d"))),
+        st.sampled_from(TimeForm),
+    ),
     max_size=4,
 )
 
@@ -29,11 +37,18 @@ def column(name: str, kind: str = "long") -> BodyColumn:
 def test_columns_are_only_added_and_keep_their_types(history: list[list[BodyColumn]]) -> None:
     record = ColumnsRecord(columns=[])
     files: list[tuple[ColumnsOfFile, list[tuple[str, DeltaType]]]] = []
+    meanings: dict[str, tuple[object, ...]] = {}
     for spec in history:
         after, entered = merged(record, spec)
         assert after.columns[: len(record.columns)] == record.columns
         assert len(entered.columns) + len(entered.refused) == len(spec)
         assert merged(after, spec) == (after, entered)
+        for each in entered.columns:
+            assert meanings.setdefault(each.name, (each.type, each.path, each.form)) == (
+                each.type,
+                each.path,
+                each.form,
+            )
         if entered.of_file:
             files.append((entered.of_file, [(each.name, each.type) for each in entered.columns]))
         record = after
@@ -54,6 +69,20 @@ def test_a_name_that_is_taken_is_refused() -> None:
         RefusedColumn(column("Order", "string"), "files have order STRING"),
         RefusedColumn(column("body"), "each file has a column of this name"),
     )
+    price = BodyColumn("cents", "long", ("price", "cents"))
+    assert merged(record, [price])[1].refused == (RefusedColumn(price, "files have cents BIGINT"),)
+    record, _ = merged(ColumnsRecord(columns=[]), [price, BodyColumn("at", "timestamp", ("at",), TimeForm.MILLIS)])
+    assert [each.cause for each in merged(record, [column("cents"), column("at", "timestamp")])[1].refused] == [
+        "files have cents BIGINT of $.price.cents",
+        "files have at TIMESTAMP from EpochMillis",
+    ]
+
+
+def test_a_record_that_is_full_takes_no_column_more() -> None:
+    long = [column(f"c{number}" + "x" * 120, "decimal(38,18)") for number in range(9_000)]
+    record, entered = merged(ColumnsRecord(columns=[]), long)
+    assert 5_000 < len(entered.columns) < 9_000 and {each.cause for each in entered.refused} == {_FULL}
+    assert len(record.to_json().encode()) <= RECORD_MAX_BYTES
 
 
 def test_a_file_of_another_record_is_recognised() -> None:

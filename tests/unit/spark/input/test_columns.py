@@ -3,7 +3,6 @@
 import pytest
 
 from eventconsumer_api.spec.body_columns import schema_columns
-from eventconsumer_api.spec.column_types import type_text
 from eventconsumer_api.v1alpha1 import FileFormat
 from eventconsumer_api.wire.columns_record import ColumnsRecord, RecordedColumn, columns_name
 from eventconsumer_api.wire.host_config import BodyConfig
@@ -33,7 +32,7 @@ def check(wanted: str, record: bytes | None, **changes: object) -> None:
 
 
 def recorded(columns: str) -> bytes:
-    found = [RecordedColumn(name=each.name, type=type_text(each.type)) for each in schema_columns(columns)]
+    found = [RecordedColumn.of(each) for each in schema_columns(columns)]
     return ColumnsRecord(columns=found).to_json().encode()
 
 
@@ -49,11 +48,11 @@ def test_without_a_record_no_file_has_columns() -> None:
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ("at BIGINT", "column at: BIGINT: files have a column at with the type DATE: use another name for the column"),
-        ("At DATE", "column At: DATE: files have a column at with the type DATE: use another name"),
+        ("at BIGINT", "column at BIGINT: files have at DATE: use another name for the column"),
+        ("At DATE", "column At DATE: files have at DATE: use another name"),
         (
             "items ARRAY<STRUCT<sku: STRING, qty: BIGINT>>",
-            r"column items: .*: files have a column items .*<STRUCT<sku: STRING>>: use",
+            r"column items .*: files have items .*<STRUCT<sku: STRING>>: use",
         ),
     ],
 )
