@@ -61,7 +61,7 @@ def merged(record: ColumnsRecord, columns: Sequence[BodyColumn]) -> tuple[Column
             refused.append(RefusedColumn(column, "each file has a column of this name"))
             continue
         if key not in places:
-            room -= len(wanted.model_dump_json().encode()) + 1
+            room -= len(ColumnsRecord(columns=[wanted]).to_json().encode())
             if room < 0 or len(all_columns) >= COLUMNS_MAX:
                 refused.append(RefusedColumn(column, _FULL))
                 continue
