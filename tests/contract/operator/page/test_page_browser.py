@@ -14,6 +14,7 @@ from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
 from eventconsumer_api.resource.remedies import REMEDIES
+from eventconsumer_api.spec.conditions import ConditionType
 from eventconsumer_operator.keys import Key
 from eventconsumer_operator.page.histories import Histories
 from eventconsumer_operator.page.history import SLOTS
@@ -139,7 +140,7 @@ def test_a_long_list_is_sorted_filtered_and_paged_by_the_server(chrome: Chrome) 
 
 def test_a_condition_that_needs_action_has_its_remedy_and_no_message_is_markup(page: Page) -> None:
     page.open(str(BLOCKED))
-    page.until(lambda: len(page.all("#conditions tr")) == 7, "conditions")
+    page.until(lambda: len(page.all("#conditions tr")) == len(ConditionType), "conditions")
     (stalled,) = [row for row in page.all("#conditions tr") if row.text.startswith("Stalled")]
     assert "True, ContainerInvalid" in stalled.text
     assert MESSAGE in stalled.text, "as it was written, tags and all"
