@@ -235,7 +235,7 @@ HOST_BODY = Body(
 HOST_DOCUMENTS = st.one_of([json_bodies.bodies([_ID, each]) for each in json_bodies.COLUMNS])
 
 
-@pytest.mark.long  # test_parsers.py compares hosts with the oracle, and test_any_document_has_the_row_that_python_makes_of_it Spark
+@pytest.mark.long  # test_parsers.py compares hosts with the oracle, the test above Spark
 @given(st.lists(HOST_DOCUMENTS.map(lambda body: body or b""), min_size=4, max_size=20))
 @settings(max_examples=settings.default.max_examples // 2)
 def test_any_document_has_the_row_that_a_host_makes_of_it(session: SparkSession, documents: list[bytes]) -> None:
