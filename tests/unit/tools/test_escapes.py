@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from pydantic import AwareDatetime, BaseModel
+from pydantic import AwareDatetime, BaseModel, JsonValue
 
 from eventconsumer_api.errors import EventConsumerError
 from eventconsumer_api.shared.console import Console
@@ -24,11 +24,25 @@ from eventconsumer_tools import cli
 from eventconsumer_tools import output as tools
 from eventconsumer_tools.certify import command as certify
 from eventconsumer_tools.certify.model import CertifyReport
-from eventconsumer_tools.commands import adopt, apply, check, checkpoint, deadletters, files, hub, lag, leases
+from eventconsumer_tools.commands import (
+    adopt,
+    apply,
+    check,
+    checkpoint,
+    columns,
+    deadletters,
+    errors,
+    files,
+    hub,
+    lag,
+    leases,
+)
 from eventconsumer_tools.commands.model import (
     AdoptReport,
+    BodyErrorsReport,
     CheckpointsReport,
     CheckReport,
+    ColumnsReport,
     DeadLetterReport,
     DeadLettersPlan,
     DeadLettersReport,
@@ -49,9 +63,11 @@ MANY_LINES = (DeadLetterReport,)
 TABLES: list[tuple[type[Report], Callable[[Any, Console], None]]] = [
     (AdoptReport, adopt._table),
     (AuditReport, audit.show),
+    (BodyErrorsReport, errors.show_errors),
     (CertifyReport, certify.table),
     (CheckpointsReport, checkpoint._table),
     (CheckReport, check._table),
+    (ColumnsReport, columns.show_proposal),
     (DeadLetterReport, deadletters._details),
     (DeadLettersPlan, deadletters._plan_table),
     (DeadLettersReport, deadletters._table),
@@ -84,7 +100,8 @@ def attacked(kind: Any) -> Any:
     if origin is dict:
         return {attacked(inner[0]): attacked(inner[1])}
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    return {str: ATTACK, int: 3, float: 3.5, bool: True, datetime: at, AwareDatetime: at}[kind]
+    known = {str: ATTACK, JsonValue: ATTACK, int: 3, float: 3.5, bool: True, datetime: at, AwareDatetime: at}
+    return known[kind]
 
 
 @pytest.mark.parametrize(("kind", "table"), TABLES, ids=[kind.__name__ for kind, _ in TABLES])

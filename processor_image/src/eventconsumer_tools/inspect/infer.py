@@ -54,13 +54,14 @@ def infer(bodies: Sequence[bytes | None]) -> Inferred:
     counts = Counter(name for _, found in objects for name in found)
     columns, omitted, names, inner = list[BodyColumn](), dict[str, str](), set(RESERVED), 0
     for member, _ in counts.most_common():
+        if len(columns) == COLUMNS_MAX:  # first: publishers choose how many members there are
+            omitted[member] = f"there are {COLUMNS_MAX} columns"
+            continue
         column = _column(_name(member, names), member, [found.get(member) for _, found in objects])
         if column is None:
             omitted[member] = "it is always null or empty"
         elif not _has_path(member):
             omitted[member] = "no path names it"
-        elif len(columns) == COLUMNS_MAX:
-            omitted[member] = f"there are {COLUMNS_MAX} columns"
         else:
             size = sum(1 for _ in inner_types(column.type))
             if size > INNER_MAX - inner - (COLUMNS_MAX - len(columns)) or len(type_text(column.type)) > TYPE_TEXT_MAX:
