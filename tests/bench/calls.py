@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from eventconsumer_host.identity.records import MOVED_SECONDS
 from tests.bench.drainers import Roll, start_sdk
 from tests.bench.failover import Operator
 from tests.bench.machine import servers_at
@@ -23,8 +24,8 @@ from tests.support.servers import EmulatorProcess
 from tests.support.waiting import wait_until
 
 PARTITIONS, HOSTS, LEASE_SECONDS = 32, 8, 60
-SETTLE_SECONDS, COUNT_SECONDS = 240.0, 180.0  # until scans rest, and each host at rest has looked once again
-QUICK_SECONDS = 60.0
+SETTLE_SECONDS, QUICK_SECONDS = 240.0, 60.0  # until scans rest
+COUNT_SECONDS = MOVED_SECONDS  # the longest pause between two checks; hosts that start together check together
 TABLE_SECONDS = 10
 
 Servers = tuple[EmulatorProcess, AzuriteProcess]

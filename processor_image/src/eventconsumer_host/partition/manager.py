@@ -53,7 +53,7 @@ LISTEN_SECONDS = 1.0  # between two looks whether the hub is silent
 SILENT = "it delivers no events and answers no queries of this host"
 SCAN_JITTER = (0.7, 1.0)  # factor of a pause
 SCAN_SECONDS = 4.0  # the longest pause between scans, for any lease duration
-REST_SCANS = 30  # pauses between two scans at rest
+REST_SCANS = 35  # pauses between two scans at rest: two minutes with the jitter
 FEW_HOSTS = 8  # more hosts make as many regular checks at rest as these, all together
 
 log = structlog.get_logger(__name__)
