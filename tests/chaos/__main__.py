@@ -6,11 +6,12 @@ Needs the cluster of `make demo`, on this machine, as root. Creates two consumer
 container, with tables over their files and with Spark; publishes events with unique ids; and injects a fault of a host,
 a driver, the operator, the hub, storage, the network, the control plane, the resource or a Secret every 8 to 20 s. The
 seed decides which. Then the faults end, everything must be processed, and a verifier that shares no code with the
-product compares the ids in the files, in the tables over the files and in the tables of Spark with the sent ones.
+product compares the ids in the files, in the tables over the files and in the tables of Spark with the sent ones. The
+first consumer has columns of the bodies, of which some are bad; the verifier compares their values, too.
 
-Exit code 1: an event is missing or there twice, the audit found a violation, not everything was processed in time, a
-fault could not be undone, or a log has an error that no documented failure mode explains. Ctrl-C ends the faults, and
-prints a report without the comparison (exit code 130).
+Exit code 1: an event is missing, there twice or has a wrong value, the audit found a violation, not everything was
+processed in time, a fault could not be undone, or a log has an error that no documented failure mode explains.
+Ctrl-C ends the faults, and prints a report without the comparison (exit code 130).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from tests.chaos.logs import Logs
 from tests.chaos.report import Report
 from tests.chaos.schedule import Fault, schedule
 from tests.chaos.stage import OPERATOR, CampaignStage, Options, demo_cluster
-from tests.chaos.verifier import Filed, Verdict, bodies_of_table, compare, drained_files, read_file
+from tests.chaos.verifier import Events, Filed, Verdict, compare, drained_files, read_delta, read_file
 
 START_SECONDS = 180.0  # until both consumers are ready
 SETTLE_SECONDS = 600.0
@@ -165,17 +166,17 @@ def verify(stage: CampaignStage, loads: dict[str, Load]) -> tuple[list[Verdict],
         "allow_http": "true",
     }
     verdicts: list[Verdict] = []
-    slowest = Filed("", [], 0.0)
+    slowest = Filed("", Events([], []), 0.0)
     for name, load in loads.items():
-        bodies: list[bytes] = []
+        events, typed = Events([], []), "body" in stage.manifests[name]["spec"]["sink"]
         for file in drained_files(stage.storage.connection, stage.storage.sink, name):
-            filed = read_file(file)
-            bodies += filed.bodies
+            filed = read_file(file, typed=typed)
+            events += filed.events
             slowest = max(slowest, filed, key=lambda each: each.seconds)
         places = {
-            f"files of {name}": bodies,
-            f"table over the files of {name}": bodies_of_table(f"az://{stage.storage.sink}/{name}", storage),
-            f"table of Spark of {name}": bodies_of_table(f"az://results/{name}", storage),
+            f"files of {name}": events,
+            f"table over the files of {name}": read_delta(f"az://{stage.storage.sink}/{name}", storage, typed=typed),
+            f"table of Spark of {name}": read_delta(f"az://results/{name}", storage),
         }
         verdicts += [compare(place, found, load.sent, load.uncertain) for place, found in places.items()]
     return verdicts, (slowest.seconds, slowest.name)
@@ -275,7 +276,7 @@ def perform(stage: CampaignStage, options: argparse.Namespace, command: str, wai
             problems.append(f"the cluster does not recover: {error}")
         settled, unsettled = settle(stage, observation.loads, wait)
         problems += unsettled
-        tell("comparing ids")
+        tell("comparing events")
         try:
             verdicts, slowest = verify(stage, observation.loads)
         except Exception as error:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eventhubs_emulator.admin_client import AdminClient, AdminError
+from tests.chaos import orders
 
 TICK_SECONDS = 0.5
 POLL_SECONDS = 0.25
@@ -17,7 +18,7 @@ SHORTEST_SPAN_SECONDS = 1.0  # of an unread partition; shorter ones are not reco
 
 
 class Load(threading.Thread):
-    """Publishes events with unique ids to all partitions of a consumer's hub at a steady rate."""
+    """Publishes orders with unique ids to all partitions of a consumer's hub at a steady rate."""
 
     def __init__(
         self, admin: AdminClient, hub: str, partitions: Callable[[], int], rate: float, first: int = 0
@@ -54,7 +55,7 @@ class Load(threading.Thread):
         ids = range(self._next, self._next + count)
         self._next += count
         try:
-            self._admin.put_events(self._hub, partition, ((b"%d" % each, {}) for each in ids))
+            self._admin.put_events(self._hub, partition, ((orders.body(each), {}) for each in ids))
         except (AdminError, OSError, ValueError):  # ValueError: a broken response
             self.uncertain.update(ids)
         else:

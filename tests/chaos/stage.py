@@ -29,6 +29,7 @@ from local_cluster import procfs
 from local_cluster.cluster import Cluster as LocalCluster
 from local_cluster.layout import Layout, Network
 from local_cluster.procfs import Identity
+from tests.chaos.orders import COLUMNS
 from tests.chaos.schedule import NoTarget, Undo
 from tests.chaos.storage import Storage
 from tests.e2e.conftest import NAMESPACE, ROOT
@@ -126,6 +127,7 @@ class CampaignStage:
         self._local = LocalCluster(Layout.from_environment(), Network())
         names = [f"{self.name}-{letter}" for letter in "ab"]
         self.manifests = {name: resource(name, self.name, self.options) for name in names}
+        self.manifests[names[0]]["spec"]["sink"]["body"] = {"type": "Json", "columns": COLUMNS}
         self.partitions = dict.fromkeys(names, PARTITIONS)
 
     @classmethod

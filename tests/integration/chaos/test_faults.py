@@ -16,7 +16,7 @@ from tests.chaos.load import Load, Unread
 from tests.chaos.schedule import Action, Fault, NoTarget
 from tests.chaos.stage import CampaignStage, Options, freeze, send
 from tests.chaos.storage import Storage
-from tests.chaos.verifier import compare, drained_files, read_file
+from tests.chaos.verifier import Events, compare, drained_files, read_file
 from tests.integration.processor.hosts import Consumer
 from tests.support.azurite import AzuriteProcess
 from tests.support.podprocesses import processes
@@ -58,14 +58,17 @@ class Scene:
         """Publish some events to each partition, and wait until they are in files."""
         for partition in range(self.stage.partitions[NAME]):
             self.load.publish(str(partition), 5)
-        wait_until(lambda: len(self.bodies()) >= len(self.load.sent), f"all events are in files: {self.consumer.hosts}")
+        wait_until(
+            lambda: len(self.events().bodies) >= len(self.load.sent), f"all events are in files: {self.consumer.hosts}"
+        )
 
-    def bodies(self) -> list[bytes]:
-        """Bodies in all files; none before the container exists."""
-        if not self.stage.storage.has_sink():
-            return []
-        files = drained_files(self.stage.storage.connection, self.consumer.drained, NAME)
-        return [body for file in files for body in read_file(file).bodies]
+    def events(self) -> Events:
+        """The events in all files; none before the container exists."""
+        found = Events([], [])
+        if self.stage.storage.has_sink():
+            for file in drained_files(self.stage.storage.connection, self.consumer.drained, NAME):
+                found += read_file(file).events
+        return found
 
 
 @pytest.fixture
@@ -85,7 +88,7 @@ def test_every_fault_of_hub_and_storage_loses_and_repeats_no_event(scene: Scene)
         scene.inject(fault)
     scene.publish()
     assert scene.stage.partitions[NAME] == PARTITIONS + 1
-    verdict = compare("files", scene.bodies(), scene.load.sent, scene.load.uncertain)
+    verdict = compare("files", scene.events(), scene.load.sent, scene.load.uncertain)
     assert verdict.is_clean, verdict
 
 
