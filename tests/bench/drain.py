@@ -3,6 +3,9 @@
 A backlog is in four partitions. The client starts and attaches a reader to each, but the hub holds its events back, so
 that starting costs nothing here. Then the clock starts, the hub lets go, and the clock stops when every event is in a
 file and the checkpoints say so. The client is one process on one core; the servers are on another.
+
+CPU time is that of the process's clock, of all threads. What a host does beside the events while it waits for the last
+files is in it: 0.08 s, 0.3 to 0.4 us for each of 200,000 to 300,000 events.
 """
 
 import time

@@ -42,6 +42,7 @@ from eventconsumer_api.wire.host_report import (
 )
 from eventconsumer_operator.kube.api import KubernetesApi
 from eventconsumer_operator.kube.manifest import EVENT_CONSUMER, STATEFUL_SET
+from tests.bench.machine import cpu_seconds
 from tests.contract.operator.simulation import host_pod
 from tests.support.apiserver import ApiServerProcess, Request, find_binary
 from tests.support.azurite import free_port
@@ -397,23 +398,18 @@ class Operator:
     @contextmanager
     def used(self) -> Iterator[Callable[[], Usage]]:
         """Measure a block; afterwards the yielded function tells what was used in it."""
-        began, cpu = time.monotonic(), self._cpu()
+        began, cpu = time.monotonic(), cpu_seconds(self._alive.pid)
         skipped = sum(1 for _ in self._server.requests(USER))
         found: list[Usage] = []
         yield lambda: found[0]
         calls = Counter(what(request) for request in list(self._server.requests(USER))[skipped:])
-        found.append(Usage(time.monotonic() - began, self._cpu() - cpu, calls))
+        found.append(Usage(time.monotonic() - began, cpu_seconds(self._alive.pid) - cpu, calls))
 
     @property
     def _alive(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             raise RuntimeError("it was not started")
         return self._process
-
-    def _cpu(self) -> float:
-        """Its processor time, seconds."""
-        fields = Path(f"/proc/{self._alive.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def written(server: ApiServerProcess, name: str = "") -> Collection[str]:

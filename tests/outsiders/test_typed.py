@@ -1,7 +1,8 @@
 """Columns of bodies: every reader has each value as the body has it, in files and in the table of hosts.
 
 Files are written by the host's own parser, encoder, chain and table, without a hub: the first has most columns; the
-second has some more; the third has lost one, as has the configuration of its host.
+second has some more; the third has lost one, as has the configuration of its host; the fourth has the encodings of
+many values.
 """
 
 import asyncio
@@ -31,9 +32,9 @@ from tests.support.azurite import AzuriteProcess
 from tests.unit.host.leader.test_table import Table, dumped
 
 FIRST = (
-    "text STRING, flag BOOLEAN, number BIGINT, ratio DOUBLE, wide DECIMAL(38, 18), price DECIMAL(10, 2), day DATE, "
-    "at TIMESTAMP, items ARRAY<STRUCT<sku: STRING, qty: BIGINT>>, place STRUCT<city: STRING, zip: BIGINT>, "
-    "marks MAP<STRING, BIGINT>"
+    "text STRING, flag BOOLEAN, number BIGINT, ratio DOUBLE, wide DECIMAL(38, 18), price DECIMAL(10, 2), "
+    "tax DECIMAL(4, 1), day DATE, at TIMESTAMP, items ARRAY<STRUCT<sku: STRING, qty: BIGINT>>, "
+    "place STRUCT<city: STRING, zip: BIGINT>, marks MAP<STRING, BIGINT>"
 )
 ADDED = f"{FIRST}, late BIGINT, tree MAP<STRING, ARRAY<STRUCT<at: TIMESTAMP, paid: DECIMAL(38, 0)>>>"
 REMOVED = ADDED.replace("flag BOOLEAN, ", "")
@@ -45,7 +46,8 @@ GOOD: list[dict[str, Any]] = [
     {"text": "", "flag": False, "number": -(2**63), "ratio": -0.0, "wide": Decimal("-0." + "0" * 17 + "1")},
     {"text": "ä\0\n😀\uffff", "flag": True, "number": 2**63 - 1, "ratio": 5e-324, "wide": Decimal("9" * 20 + ".1")},
     {"number": 2**53 + 1, "ratio": 1.7976931348623157e308, "wide": Decimal("9" * 20 + "." + "9" * 18)},
-    {"ratio": -1.7976931348623157e308, "price": Decimal("99999999.99"), "day": date(1, 1, 1)},
+    {"ratio": -1.7976931348623157e308, "price": Decimal("99999999.99"), "tax": Decimal("999.9")},
+    {"tax": Decimal("-999.9"), "day": date(1, 1, 1)},
     {"price": Decimal("-99999999.99"), "day": date(9999, 12, 31), "at": datetime(1, 1, 1, 0, 0, 0, 1, UTC)},
     {"price": Decimal("0.10"), "day": date(1969, 12, 31), "at": LAST, "items": [], "marks": {}},
     {"at": datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC), "items": [{"sku": "", "qty": -1}, None, {"sku": None}]},
@@ -57,6 +59,42 @@ LATE: list[dict[str, Any]] = [
     {"late": -1, "tree": {"a": [{"at": LAST, "paid": Decimal("9" * 38)}, None], "b": [], "c": None}},
     {"flag": True, "text": "x" * 5_000},
 ]
+MANY: list[dict[str, Any]] = [
+    {
+        "text": f"ord-{number}",
+        "number": number % 3,
+        "ratio": number / 7,
+        "wide": Decimal(number) / 8,
+        "price": Decimal(number * number) / 100,
+        "tax": Decimal(number) / 10,
+        "day": date(2026, 1, 1 + number % 4),
+        "at": datetime(2026, 1, 1, 0, 0, number % 60, number, UTC),
+        "items": [{"sku": f"{number}-{each}", "qty": each} for each in range(number % 5)],
+        "place": {"city": f"city of {number % 9}", "zip": number**3} if number % 7 else None,
+        "marks": {f"k{number}": -number},
+        "late": number % 2,
+        "tree": {"a": [{"at": LAST, "paid": Decimal(number)}] * (number % 3)},
+    }
+    for number in range(300)
+]
+ENCODINGS = {
+    "text": "DELTA_LENGTH_BYTE_ARRAY",
+    "number": "DELTA_BINARY_PACKED",
+    "ratio": "PLAIN",
+    "wide": "PLAIN",
+    "price": "DELTA_BINARY_PACKED",
+    "tax": "DELTA_BINARY_PACKED",
+    "day": "DELTA_BINARY_PACKED",
+    "at": "DELTA_BINARY_PACKED",
+    "items.list.element.sku": "DELTA_LENGTH_BYTE_ARRAY",
+    "items.list.element.qty": "DELTA_BINARY_PACKED",
+    "place.city": "RLE_DICTIONARY",
+    "place.zip": "DELTA_BINARY_PACKED",
+    "marks.key_value.key": "DELTA_LENGTH_BYTE_ARRAY",
+    "marks.key_value.value": "DELTA_BINARY_PACKED",
+    "late": "DELTA_BINARY_PACKED",
+}
+"""Column of the file with many values -> how it is written."""
 BAD = {
     b'{"number": 1.5, "text": "kept"}': "column number: BIGINT has no exact value for this number",
     b'{"ratio": 1e400, "flag": 1, "text": "kept"}': "column flag: BOOLEAN has no exact value for this number; "
@@ -79,6 +117,7 @@ def _json(row: dict[str, Any]) -> bytes:
 
 
 FILES = [(FIRST, [*map(_json, GOOD), *BAD]), (ADDED, list(map(_json, LATE))), (REMOVED, list(map(_json, LATE)))]
+FILES.append((ADDED, list(map(_json, MANY))))
 
 
 def _bits(value: Any) -> Any:
@@ -138,7 +177,7 @@ def expected(*numbers: int) -> list[Row]:
     """What files have, by their numbers."""
     rows = []
     for number in numbers:
-        good = GOOD if number == 0 else LATE
+        good = (GOOD, LATE, LATE, MANY)[number]
         gone = {"flag"} if number == 2 else set()
         rows += [{name: value for name, value in row.items() if name not in gone} for row in good]
         rows += [{} if body == b"\xff" else {"text": "kept"} for body in (BAD if number == 0 else ())]
@@ -147,7 +186,7 @@ def expected(*numbers: int) -> list[Row]:
 
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The table in the folder `p`, and each file alone in the folders 0, 1 and 2."""
+    """The table in the folder `p`, and each file alone in the folders 0 to 3."""
     root = tmp_path_factory.mktemp("typed")
 
     async def write() -> None:
@@ -174,6 +213,13 @@ def test_errors_are_in_their_rows(typed: Path) -> None:
         assert error and (wanted in {"", error})
 
 
+def test_the_file_with_many_values_has_each_encoding(typed: Path) -> None:
+    (file,) = (typed / "3").glob("*.parquet")
+    group = pq.ParquetFile(file).metadata.row_group(0)
+    found = {(each := group.column(index)).path_in_schema: each.encodings for index in range(group.num_columns)}
+    assert {path: encoding for path, encoding in ENCODINGS.items() if encoding in found[path]} == ENCODINGS
+
+
 def read_pandas(place: ReadableContainer, path: str) -> list[Row]:
     """With Arrow's types, as docs/concepts/columns.md says."""
     frame = pd.read_parquet(place.url(path), dtype_backend="pyarrow")
@@ -183,7 +229,7 @@ def read_pandas(place: ReadableContainer, path: str) -> list[Row]:
 FILE_READERS = {name: LOCAL[name] for name in ("pyarrow", "polars", "duckdb", "datafusion")} | {"pandas": read_pandas}
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
 @pytest.mark.parametrize("reader", FILE_READERS)
 def test_each_file_has_the_values_of_its_bodies(typed: Path, azurite: AzuriteProcess, reader: str, number: int) -> None:
     assert values(FILE_READERS[reader](ReadableContainer(typed.name, typed.parent, azurite), str(number))) == expected(
@@ -222,7 +268,7 @@ def spark_rows(found: DataFrame) -> list[Row]:
 def test_files_of_several_specs_are_read_together(
     typed: Path, session: SparkSession, read: Callable[[str, SparkSession], list[Row]]
 ) -> None:
-    assert values(read(str(typed / "p"), session)) == expected(0, 1, 2)
+    assert values(read(str(typed / "p"), session)) == expected(0, 1, 2, 3)
 
 
 def table_pandas(place: ReadableContainer, path: str) -> list[Row]:
@@ -234,13 +280,13 @@ def table_pandas(place: ReadableContainer, path: str) -> list[Row]:
 def test_the_table_has_the_values_of_all_files(
     typed: Path, azurite: AzuriteProcess, read: Callable[[ReadableContainer, str], list[Row]]
 ) -> None:
-    assert values(read(ReadableContainer(typed.name, typed.parent, azurite), "p")) == expected(0, 1, 2)
+    assert values(read(ReadableContainer(typed.name, typed.parent, azurite), "p")) == expected(0, 1, 2, 3)
 
 
 @pytest.mark.usefixtures("sockets")
 def test_spark_reads_the_table(typed: Path, session: SparkSession) -> None:
     found = session.read.format("delta").load(str(typed / "p"))
-    assert values(spark_rows(found)) == expected(0, 1, 2)
+    assert values(spark_rows(found)) == expected(0, 1, 2, 3)
     assert found.where("_error IS NOT NULL").count() == len(BAD)
 
 
@@ -252,4 +298,9 @@ def test_where_readers_show_something_else(typed: Path) -> None:
         daft.read_parquet(str(typed / "0/*.parquet")).to_pylist()
     rows = daft.read_parquet(str(typed / "0/*.parquet")).select("sequence_number", "text", "price").to_pylist()
     assert [row["price"] for row in rows][:7] == [row.get("price") for row in GOOD[:7]]
+    names = ["text", "number", "price", "tax", "day", "at", "late"]
+    flat = daft.read_parquet(str(typed / "3/*.parquet")).select("sequence_number", *names).to_pylist()
+    assert [{name: _bits(row[name]) for name in names} for row in flat] == [
+        {name: _bits(row[name]) for name in names} for row in MANY
+    ]
     assert LOCAL["pyiceberg"](ReadableContainer(typed.name, typed.parent, None), "0")[0]["items"] == []  # type: ignore[arg-type]

@@ -24,8 +24,13 @@ SCHEMA = arrow_schema(COLUMNS)
 ZSTD_LEVEL = 1
 ROW_GROUP_BYTES = 32 * 1024**2  # of events, before compression
 PAGE_BYTES = 1024**2  # of events, before compression
-SAMPLED_ROWS = 4096  # of columns of bodies: where at most half of the values are distinct, they get a dictionary
-_DELTAS = (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date)
+SAMPLED_ROWS = 2048  # of columns of bodies: where at most half of the values are distinct, they get a dictionary
+_DICTIONARY = "RLE_DICTIONARY"
+_WHOLE = (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date)
+_LONG_DIGITS = 18  # of a decimal that is written as an integer of 64 bits
+_BOUNDED = [  # columns of the envelope with bounds in the file: nobody looks for a body by its order
+    each.name for each in SCHEMA if not pa.types.is_binary(each.type) and not pa.types.is_map(each.type)
+]
 
 
 def encode(
@@ -41,7 +46,8 @@ def encode(
     """
     bodies = arrow_schema(of_bodies(columns))
     schema = pa.schema([*SCHEMA, *bodies], {f"eventconsumer.{key}": value for key, value in facts.items()})
-    dictionaries, deltas = _encodings(batches, bodies)
+    encodings = _encodings(batches, bodies)
+    dictionaries = [path for path, encoding in encodings.items() if encoding == _DICTIONARY]
     blocks = BlockWriter()
     with (
         pa.PythonFile(blocks, "w") as sink,
@@ -51,7 +57,12 @@ def encode(
             compression="zstd",
             compression_level=ZSTD_LEVEL,
             use_dictionary=["partition_key", "partition_id", "content_type", *dictionaries],
-            column_encoding={"sequence_number": "DELTA_BINARY_PACKED", **dict.fromkeys(deltas, "DELTA_BINARY_PACKED")},
+            column_encoding={
+                "sequence_number": "DELTA_BINARY_PACKED",
+                **{path: encoding for path, encoding in encodings.items() if encoding != _DICTIONARY},
+            },
+            store_decimal_as_integer=True,
+            write_statistics=[*_BOUNDED, *encodings],
             write_page_checksum=True,
             data_page_size=PAGE_BYTES,
             write_batch_size=_rows_at_a_time(batches),
@@ -72,21 +83,28 @@ def _rows_at_a_time(batches: Sequence[EventBatch]) -> int:
     return max(1, min(1024, PAGE_BYTES * rows // max(1, size)))
 
 
-def _encodings(batches: Sequence[EventBatch], bodies: pa.Schema) -> tuple[list[str], list[str]]:
-    """The values of columns of bodies that get a dictionary, and those that are written as differences: their paths."""
+def _encodings(batches: Sequence[EventBatch], bodies: pa.Schema) -> dict[str, str]:
+    """How the values of columns of bodies are written: path -> encoding, by a sample of the events."""
     sample = bodies.empty_table()
     for batch in batches if bodies.names else ():
         if sample.num_rows < SAMPLED_ROWS and batch.typed is not None:
             part = batch.typed.slice(0, SAMPLED_ROWS - sample.num_rows)
             sample = pa.concat_tables([sample, pa.Table.from_batches([part])])
-    dictionaries, deltas = list[str](), list[str]()
-    for name in bodies.names:
-        for path, values in _leaves(name, sample.column(name).combine_chunks()):
-            if any(is_kind(values.type) for is_kind in _DELTAS):
-                deltas.append(path)
-            elif not pa.types.is_boolean(values.type) and 2 * pc.count_distinct(values).as_py() <= len(values):
-                dictionaries.append(path)
-    return dictionaries, deltas
+    leaves = (leaf for name in bodies.names for leaf in _leaves(name, sample.column(name).combine_chunks()))
+    return {path: _encoding(values) for path, values in leaves}
+
+
+def _encoding(values: pa.Array) -> str:
+    """The encoding of values like these. Texts compress better with their lengths apart from their characters."""
+    kind = values.type
+    if any(is_kind(kind) for is_kind in _WHOLE) or (pa.types.is_decimal(kind) and kind.precision <= _LONG_DIGITS):
+        return "DELTA_BINARY_PACKED"
+    if pa.types.is_boolean(kind):
+        return "PLAIN"
+    values = values.slice(0, SAMPLED_ROWS)  # an array has more values than rows
+    if 2 * pc.count_distinct(values).as_py() <= len(values):
+        return _DICTIONARY
+    return "DELTA_LENGTH_BYTE_ARRAY" if pa.types.is_string(kind) else "PLAIN"
 
 
 def _leaves(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:

@@ -216,13 +216,18 @@ def test_a_file_has_the_typed_columns_behind_those_of_each_file(distinct: bool) 
     group = file.metadata.row_group(0)
     columns = [group.column(index) for index in range(group.num_columns)]
     encodings = {each.path_in_schema: set(each.encodings) for each in columns}
-    deltas = {"sequence_number", "n", "at", "day", "items.list.element.qty", "tags.key_value.value"}
+    deltas = {"sequence_number", "n", "at", "day", "price", "items.list.element.qty", "tags.key_value.value"}
     assert {path for path, found in encodings.items() if "DELTA_BINARY_PACKED" in found} == deltas
     dictionaries = {path for path, found in encodings.items() if "RLE_DICTIONARY" in found}
     repeated = {"text", "items.list.element.sku"}
     assert dictionaries & repeated == (set() if distinct else repeated)
     assert "tags.key_value.key" in dictionaries
     assert not {"ratio", "price", "body", "offset"} & dictionaries
+    lengths = {path for path, found in encodings.items() if "DELTA_LENGTH_BYTE_ARRAY" in found}
+    assert lengths == (repeated if distinct else set())
+    unbounded = {each.path_in_schema.partition(".")[0] for each in columns if not each.is_stats_set}
+    assert {"body", "properties", "system_properties"} <= unbounded
+    assert not {"sequence_number", "enqueued_time", "partition_key", "n", "price", "ratio", "items"} & unbounded
 
 
 def test_a_file_without_events_may_have_typed_columns() -> None:
