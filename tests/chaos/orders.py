@@ -17,7 +17,7 @@ COLUMNS = [
 """`spec.sink.body.columns`."""
 
 NAMES = [*(column["name"] for column in COLUMNS), "_error"]
-PERIOD, TEXT, CUT = 50, 7, 13  # of so many orders, one has a text as amount, and one is cut
+PERIOD, TEXT, QUOTED, CUT = 50, 7, 9, 13  # of so many orders, one has a text as amount, one a quoted number, one is cut
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 Values = tuple[int | None, Decimal | None, datetime | None, list[str] | None, bool]
@@ -29,7 +29,7 @@ def body(number: int) -> bytes:
     amount = f"{number % 1000}.25"
     millis = round(BEGIN.timestamp() * 1000) + number
     tags = ",".join(['"é"', '"b"'][: number % 3])
-    price = f'"{amount}"' if number % PERIOD == TEXT else amount
+    price = {TEXT: '"free"', QUOTED: f'"{amount}"'}.get(number % PERIOD, amount)
     made = f'{{"id":{number},"price":{{"amount":{price}}},"at":{millis},"tags":[{tags}]}}'.encode()
     return made[:-1] if number % PERIOD == CUT else made
 
